@@ -1,0 +1,14 @@
+//! batchroom: several people chat with one language model at once and watch continuous batching happen.
+//!
+//! See `ARCHITECTURE.md` for the map. In one breath: `scheduler` (pure) decides who computes what in a step,
+//! `model` computes it, `engine` owns both on one thread, `ui` draws its snapshots, `commands` are the rest of
+//! the command line.
+
+pub mod batch;
+pub mod engine;
+pub mod hub;
+pub mod model;
+pub mod sampling;
+pub mod scheduler;
+pub mod text;
+pub mod ui;
