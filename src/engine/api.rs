@@ -8,32 +8,7 @@ use tokio::sync::mpsc;
 
 use crate::batch::{RequestId, RowKind, UserId};
 use crate::sampling::SamplingParams;
-
-/// Why a sequence ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FinishReason {
-    /// An end-of-generation token, or a stop string.
-    Stop,
-    /// `max_tokens` reached.
-    Length,
-    /// The context (`max_model_len`), or the whole KV memory, is full.
-    ContextFull,
-    Cancelled,
-    /// The step failed for this sequence; the message says how.
-    Failed,
-}
-
-impl FinishReason {
-    /// The word that `--json` and HTTP use.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            FinishReason::Stop => "stop",
-            FinishReason::Length | FinishReason::ContextFull => "length",
-            FinishReason::Cancelled => "cancelled",
-            FinishReason::Failed => "failed",
-        }
-    }
-}
+pub use crate::scheduler::{FinishReason, Limits, Waiting};
 
 /// Why a request was not taken. Each carries the numbers that decided it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -164,16 +139,6 @@ pub struct ModelInfo {
     pub kv_bytes_per_token: usize,
 }
 
-/// The limits in force.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    pub max_num_seqs: usize,
-    pub max_num_batched_tokens: usize,
-    pub prefill_chunk: usize,
-    pub max_model_len: usize,
-    pub max_waiting: usize,
-}
-
 /// Where a user's newest request stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
@@ -185,25 +150,6 @@ pub enum Status {
     Preempted,
     /// Ended; the figures are the last ones.
     Finished(FinishReason),
-}
-
-/// Why a live sequence got no token in the newest step.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Waiting {
-    /// All seats (`max_num_seqs`) are taken.
-    Seats { running: usize, max_num_seqs: usize },
-    /// The step's token budget was spent on others.
-    Budget { max_num_batched_tokens: usize, spent_on: Vec<UserId> },
-    /// Its prompt needs more blocks than are free above the watermark.
-    Blocks { needed: usize, free: usize, watermark: usize },
-    /// First come, first served: it stands behind another that cannot go in yet.
-    Behind { ahead: usize },
-    /// Its blocks were taken in this step.
-    PreemptedBy { by: Option<UserId> },
-    /// Someone was preempted in this step, so nobody new was let in.
-    PreemptionStep,
-    /// No step has been made since it came.
-    NotYet,
 }
 
 /// One user's line in the users table.

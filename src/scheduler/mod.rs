@@ -1,1 +1,15 @@
-//! scheduler
+//! Who computes what in the next step, and in which blocks of KV memory.
+//!
+//! Pure: no clock, no threads, no IO, no tensors. Time is the step's number. Everything here can be driven by
+//! a test with a seed (`tests/sim`).
+
+mod block;
+mod request;
+#[allow(clippy::module_inception)]
+mod scheduler;
+mod sequence;
+
+pub use block::{BlockCounts, BlockManager, blocks_for};
+pub use request::{FinishReason, InvalidLimits, Limits, Refused, Request, Waiting};
+pub use scheduler::{Admission, Decisions, Outcome, Preemption, RowResult, Scheduler};
+pub use sequence::{Sequence, Stage};
