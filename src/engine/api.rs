@@ -17,7 +17,9 @@ pub enum Rejected {
     EmptyPrompt,
     #[error("the prompt has {prompt} tokens, and with at least one token of answer that is over the context of {max_model_len}")]
     PromptTooLong { prompt: usize, max_model_len: usize },
-    #[error("the prompt has {prompt} tokens and needs {needed} KV blocks, and the whole KV memory has {total} (raise --kv-memory)")]
+    #[error(
+        "the prompt has {prompt} tokens and needs {needed} KV blocks, and the whole KV memory has {total} (raise --kv-memory)"
+    )]
     KvTooSmall { prompt: usize, needed: usize, total: usize },
     #[error("the queue is full: {waiting} of {max_waiting} requests are waiting{}", estimate(.wait))]
     QueueFull { waiting: usize, max_waiting: usize, wait: Option<Duration> },
@@ -43,14 +45,26 @@ fn estimate(wait: &Option<Duration>) -> String {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// In the waiting queue, with so many before it.
-    Queued { ahead: usize, prompt_tokens: usize },
+    Queued {
+        ahead: usize,
+        prompt_tokens: usize,
+    },
     /// Taken into the batch for the first time.
-    Admitted { step: u64 },
+    Admitted {
+        step: u64,
+    },
     /// One token sampled. `text` is what became printable with it: may be empty (half a character, or the
     /// beginning of a possible stop string).
-    Token { step: u64, token: u32, text: String },
+    Token {
+        step: u64,
+        token: u32,
+        text: String,
+    },
     /// Its blocks were taken to let others go on; it will come back and its text stays.
-    Preempted { step: u64, by: Option<UserId> },
+    Preempted {
+        step: u64,
+        by: Option<UserId>,
+    },
     Finished(Finished),
     Rejected(Rejected),
 }
@@ -102,7 +116,9 @@ pub enum Command {
     Step(u32),
     SetPace(Pace),
     /// Stop taking work, let what runs end until `drain` is over, then cancel the rest and end.
-    Shutdown { drain: Duration },
+    Shutdown {
+        drain: Duration,
+    },
 }
 
 /// What the loop is doing right now.
@@ -144,7 +160,10 @@ pub struct ModelInfo {
 pub enum Status {
     Waiting,
     /// Its prompt (or its recomputed text) is being computed: `computed` of `total` tokens.
-    Prefill { computed: usize, total: usize },
+    Prefill {
+        computed: usize,
+        total: usize,
+    },
     Decode,
     /// Back in the queue, blocks given up.
     Preempted,

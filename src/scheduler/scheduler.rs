@@ -42,10 +42,7 @@ pub struct Decisions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowResult {
     /// `ends`: it is an end-of-generation token, or completes a stop string.
-    Token {
-        token: u32,
-        ends: bool,
-    },
+    Token { token: u32, ends: bool },
     /// No token can be had for this sequence; only it ends.
     Failed,
 }
