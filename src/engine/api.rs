@@ -7,11 +7,12 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use crate::batch::{RequestId, RowKind, UserId};
-use crate::sampling::SamplingParams;
+use crate::sampling::{InvalidSampling, SamplingParams};
+use crate::scheduler::Refused;
 pub use crate::scheduler::{FinishReason, Limits, Waiting};
 
 /// Why a request was not taken. Each carries the numbers that decided it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Rejected {
     #[error("the prompt is empty")]
     EmptyPrompt,
@@ -25,7 +26,11 @@ pub enum Rejected {
     QueueFull { waiting: usize, max_waiting: usize, wait: Option<Duration> },
     #[error("token {token} is not in the vocabulary of {vocab}")]
     UnknownToken { token: u32, vocab: usize },
-    #[error("the chat template failed: {0}")]
+    #[error("the conversation has {bytes} bytes, more than fit a context of {max_model_len} tokens in any language")]
+    TooManyBytes { bytes: usize, max_model_len: usize },
+    #[error(transparent)]
+    Sampling(#[from] InvalidSampling),
+    #[error("{0}")]
     Template(String),
     #[error("the engine is shutting down")]
     ShuttingDown,
@@ -308,6 +313,8 @@ pub struct Totals {
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     pub state: RunState,
+    /// Why the engine thread ended, when it was not asked to.
+    pub fault: Option<String>,
     pub pace: Pace,
     pub model: Arc<ModelInfo>,
     pub limits: Limits,
@@ -325,6 +332,17 @@ pub struct Snapshot {
     pub history: VecDeque<Sample>,
     /// Oldest first, bounded.
     pub notes: VecDeque<Note>,
+}
+
+impl From<Refused> for Rejected {
+    fn from(refused: Refused) -> Rejected {
+        match refused {
+            Refused::EmptyPrompt => Rejected::EmptyPrompt,
+            Refused::PromptTooLong { prompt, max_model_len } => Rejected::PromptTooLong { prompt, max_model_len },
+            Refused::KvTooSmall { prompt, needed, total } => Rejected::KvTooSmall { prompt, needed, total },
+            Refused::QueueFull { waiting, max_waiting } => Rejected::QueueFull { waiting, max_waiting, wait: None },
+        }
+    }
 }
 
 impl Snapshot {

@@ -1,41 +1,158 @@
-//! The engine seen from outside: cheap to clone, never blocks on a step.
+//! The engine seen from outside: cheap to clone, never waits for a step.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc as command;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 
+use super::Model;
 use super::api::*;
+use super::worker::Worker;
 use crate::batch::{RequestId, UserId};
 use crate::sampling::SamplingParams;
-use crate::text::Message;
+use crate::scheduler::{BlockManager, InvalidLimits, Scheduler};
+use crate::text::{Message, TextModel, TokenizerError};
+
+/// Commands that may wait for the engine thread at once.
+const COMMANDS: usize = 4096;
+/// Events that a request may have beside its tokens and still get them all.
+const EVENT_ROOM: usize = 64;
+/// Bytes of a conversation that are worth tokenizing at all, per token of context: no tokenizer in use packs more.
+const MAX_BYTES_PER_TOKEN: usize = 128;
+
+/// What an engine is started with.
+#[derive(Clone, Debug)]
+pub struct EngineOptions {
+    pub limits: Limits,
+    pub num_blocks: usize,
+    pub block_size: usize,
+    pub pace: Pace,
+    pub model: ModelInfo,
+}
+
+/// Starts an engine thread that owns `model`. It ends on `shutdown`, or when every handle is gone and its work
+/// is done.
+pub fn start(model: Box<dyn Model>, text: Arc<TextModel>, options: EngineOptions) -> Result<EngineHandle, InvalidLimits> {
+    let scheduler = Scheduler::new(options.limits, BlockManager::new(options.num_blocks, options.block_size))?;
+    let (commands, inbox) = command::sync_channel(COMMANDS);
+    let worker = Worker::new(scheduler, model, text.clone(), &options, inbox);
+    let snapshots = worker.snapshots();
+    let thread = std::thread::Builder::new().name("engine".into()).spawn(move || worker.run());
+    if let Err(error) = thread {
+        tracing::error!(%error, "the engine thread cannot be started");
+    }
+    Ok(EngineHandle { commands, snapshots, text, next_id: Arc::new(AtomicU64::new(1)), limits: options.limits })
+}
 
 /// A way to talk to one engine.
 #[derive(Clone, Debug)]
 pub struct EngineHandle {
+    commands: command::SyncSender<Command>,
     snapshots: watch::Receiver<Arc<Snapshot>>,
+    text: Arc<TextModel>,
+    next_id: Arc<AtomicU64>,
+    limits: Limits,
 }
 
 impl EngineHandle {
     /// Renders and tokenizes a conversation and submits it. Everything that can be wrong with it arrives as
     /// `Event::Rejected` on the receiver. Dropping the receiver cancels the request.
-    pub fn chat(&self, _user: UserId, _messages: &[Message], _sampling: SamplingParams) -> (RequestId, mpsc::Receiver<Event>) {
-        unreachable!("not connected yet")
+    pub fn chat(&self, user: UserId, messages: &[Message], sampling: SamplingParams) -> (RequestId, mpsc::Receiver<Event>) {
+        match self.encode(messages) {
+            Ok(prompt) => self.submit(user, prompt, sampling),
+            Err(why) => self.rejected(why),
+        }
     }
 
-    pub fn cancel(&self, _id: RequestId) {}
+    /// Submits token ids as they are: no template.
+    pub fn submit(&self, user: UserId, prompt: Vec<u32>, sampling: SamplingParams) -> (RequestId, mpsc::Receiver<Event>) {
+        let vocab = self.text.vocab();
+        if let Some(token) = prompt.iter().copied().find(|token| *token as usize >= vocab) {
+            return self.rejected(Rejected::UnknownToken { token, vocab });
+        }
+        if let Err(error) = sampling.check() {
+            return self.rejected(Rejected::Sampling(error));
+        }
+        let id = self.new_id();
+        let room = sampling.max_tokens.min(self.limits.max_model_len) + EVENT_ROOM;
+        let (events, receiver) = mpsc::channel(room);
+        let submit = Submit { id, user, prompt, sampling, events };
+        match self.commands.try_send(Command::Submit(submit)) {
+            Ok(()) => (id, receiver),
+            Err(command::TrySendError::Full(_)) => {
+                self.rejected(Rejected::QueueFull { waiting: COMMANDS, max_waiting: self.limits.max_waiting, wait: None })
+            }
+            Err(command::TrySendError::Disconnected(_)) => self.rejected(Rejected::EngineGone(self.last_words())),
+        }
+    }
 
-    pub fn pause(&self, _paused: bool) {}
+    pub fn cancel(&self, id: RequestId) {
+        self.tell(Command::Cancel(id));
+    }
+
+    pub fn pause(&self, paused: bool) {
+        self.tell(Command::Pause(paused));
+    }
 
     /// While paused: so many steps, then stop again.
-    pub fn step(&self, _steps: u32) {}
+    pub fn step(&self, steps: u32) {
+        self.tell(Command::Step(steps));
+    }
 
-    pub fn set_pace(&self, _pace: Pace) {}
+    pub fn set_pace(&self, pace: Pace) {
+        self.tell(Command::SetPace(pace));
+    }
 
     /// The newest state; `changed()` on it wakes at most at the frame rate.
     pub fn snapshots(&self) -> watch::Receiver<Arc<Snapshot>> {
         self.snapshots.clone()
     }
 
-    pub fn shutdown(&self, _drain: Duration) {}
+    /// Takes no more work, lets what runs go on for `drain`, then cancels the rest and ends. The last snapshot
+    /// says `Stopped`.
+    pub fn shutdown(&self, drain: Duration) {
+        self.tell(Command::Shutdown { drain });
+    }
+
+    pub fn text(&self) -> &TextModel {
+        &self.text
+    }
+
+    fn encode(&self, messages: &[Message]) -> Result<Vec<u32>, Rejected> {
+        let bytes: usize = messages.iter().map(|message| message.content.len()).sum();
+        let bound = self.limits.max_model_len.saturating_mul(MAX_BYTES_PER_TOKEN);
+        if bytes > bound {
+            return Err(Rejected::TooManyBytes { bytes, max_model_len: self.limits.max_model_len });
+        }
+        self.text.encode_chat(messages).map_err(|error| match error {
+            TokenizerError::Template(error) => Rejected::Template(error.to_string()),
+            other => Rejected::Template(other.to_string()),
+        })
+    }
+
+    fn rejected(&self, why: Rejected) -> (RequestId, mpsc::Receiver<Event>) {
+        let (events, receiver) = mpsc::channel(1);
+        // The channel is new and has room for one.
+        let _ = events.try_send(Event::Rejected(why));
+        (self.new_id(), receiver)
+    }
+
+    fn new_id(&self) -> RequestId {
+        RequestId(self.next_id.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Control commands are few; when the queue is full of submissions, waiting a moment is right. When the engine
+    /// is gone there is nothing left to control.
+    fn tell(&self, command: Command) {
+        let _ = self.commands.send(command);
+    }
+
+    fn last_words(&self) -> String {
+        match &self.snapshots.borrow().fault {
+            Some(fault) => fault.clone(),
+            None => "it was shut down".into(),
+        }
+    }
 }

@@ -2,6 +2,25 @@
 
 pub mod api;
 mod handle;
+mod live;
+mod metrics;
+mod record;
+mod view;
+mod worker;
 
 pub use api::*;
-pub use handle::EngineHandle;
+pub use handle::{EngineHandle, EngineOptions, start};
+
+use crate::batch::Batch;
+
+/// What the engine needs of a model. The arithmetic lives behind it; so does every tensor.
+pub trait Model: Send {
+    /// Computes all rows of a batch and gives the logits of the rows with `samples`, in row order:
+    /// `[num_sampled][vocab]`.
+    fn forward(&mut self, batch: &Batch) -> Result<&[f32], ForwardError>;
+}
+
+/// A step that could not be computed; its sequences end with this message.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ForwardError(pub String);

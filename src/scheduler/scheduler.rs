@@ -125,6 +125,11 @@ impl Scheduler {
         &self.decisions
     }
 
+    /// The sequence behind a row of the batch that is out, by the row's index.
+    pub fn sequence_of_row(&self, row: usize) -> &Sequence {
+        &self.running[self.slots[row]]
+    }
+
     /// Tokens that one sequence can have at most: the context, or the whole KV memory if that is smaller. A lone
     /// sequence ends here instead of preempting itself for ever.
     pub fn max_sequence_len(&self) -> usize {

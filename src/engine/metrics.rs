@@ -1,0 +1,268 @@
+//! Times and counters. Everything here gets the time handed in; the clock itself is read in `worker.rs`.
+//!
+//! All times are *engine time*: it stands still while the engine is paused, so that a figure never contains the
+//! minutes in which somebody looked at a stopped screen.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::api::{Sample, Totals};
+
+/// Samples kept for the charts: 60 s.
+const HISTORY: usize = 120;
+/// Length of one sample.
+const INTERVAL: Duration = Duration::from_millis(500);
+/// The speeds of "now" are means over this long.
+const WINDOW: Duration = Duration::from_secs(1);
+/// Token times kept for one sequence's speed of now.
+const RECENT: usize = 32;
+/// Gaps kept for one sequence's ITL percentile.
+const GAPS: usize = 256;
+/// Fewer tokens than this say nothing about a speed.
+const LEAST: usize = 4;
+
+/// The times of one request.
+#[derive(Clone, Debug)]
+pub struct RequestTimes {
+    submitted: Duration,
+    admitted: Option<Duration>,
+    first: Option<Duration>,
+    last: Option<Duration>,
+    tokens: usize,
+    recent: VecDeque<Duration>,
+    gaps: VecDeque<Duration>,
+}
+
+impl RequestTimes {
+    pub fn new(submitted: Duration) -> RequestTimes {
+        RequestTimes {
+            submitted,
+            admitted: None,
+            first: None,
+            last: None,
+            tokens: 0,
+            recent: VecDeque::new(),
+            gaps: VecDeque::new(),
+        }
+    }
+
+    pub fn admitted(&mut self, at: Duration) {
+        self.admitted.get_or_insert(at);
+    }
+
+    pub fn token(&mut self, at: Duration) {
+        self.first.get_or_insert(at);
+        if let Some(last) = self.last.replace(at) {
+            push_bounded(&mut self.gaps, at.saturating_sub(last), GAPS);
+        }
+        push_bounded(&mut self.recent, at, RECENT);
+        self.tokens += 1;
+    }
+
+    /// Submit to first token, queue included.
+    pub fn ttft(&self) -> Option<Duration> {
+        Some(self.first?.saturating_sub(self.submitted))
+    }
+
+    /// Submit to the first step.
+    pub fn queued(&self) -> Option<Duration> {
+        Some(self.admitted?.saturating_sub(self.submitted))
+    }
+
+    /// Decode speed over the newest tokens; None until there are a few.
+    pub fn speed_now(&self) -> Option<f64> {
+        if self.recent.len() < LEAST {
+            return None;
+        }
+        rate(self.recent.len() - 1, self.recent.back()?.saturating_sub(*self.recent.front()?))
+    }
+
+    /// Decode speed of the whole answer: tokens after the first, over the time from the first to the last.
+    pub fn speed_overall(&self) -> Option<f64> {
+        rate(self.tokens.checked_sub(1)?, self.last?.saturating_sub(self.first?))
+    }
+
+    /// 95th percentile of the gaps between tokens (nearest rank), over the newest 256.
+    pub fn itl_p95(&self) -> Option<Duration> {
+        if self.gaps.len() < LEAST {
+            return None;
+        }
+        let mut gaps: Vec<Duration> = self.gaps.iter().copied().collect();
+        gaps.sort_unstable();
+        Some(gaps[(gaps.len() * 95).div_ceil(100) - 1])
+    }
+}
+
+fn rate(count: usize, time: Duration) -> Option<f64> {
+    (count > 0 && !time.is_zero()).then(|| count as f64 / time.as_secs_f64())
+}
+
+pub(super) fn push_bounded<T>(ring: &mut VecDeque<T>, item: T, bound: usize) {
+    if ring.len() == bound {
+        ring.pop_front();
+    }
+    ring.push_back(item);
+}
+
+/// One step's figures.
+#[derive(Clone, Copy, Debug)]
+pub struct StepFigures {
+    pub at: Duration,
+    pub duration: Duration,
+    pub rows: usize,
+    pub sampled: usize,
+    pub prefilled: usize,
+}
+
+/// Counters, speeds of now, and the charts' history.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    totals: Totals,
+    steps: VecDeque<StepFigures>,
+    history: VecDeque<Sample>,
+    open: OpenInterval,
+}
+
+#[derive(Debug, Default)]
+struct OpenInterval {
+    start: Duration,
+    sampled: usize,
+    rows: usize,
+    steps: usize,
+    busy: Duration,
+    ttft_sum: Duration,
+    ttft_count: u32,
+}
+
+impl Metrics {
+    pub fn totals_mut(&mut self) -> &mut Totals {
+        &mut self.totals
+    }
+
+    pub fn history(&self) -> &VecDeque<Sample> {
+        &self.history
+    }
+
+    pub fn step(&mut self, figures: StepFigures, queue: usize) {
+        self.close_intervals(figures.at, queue);
+        self.open.sampled += figures.sampled;
+        self.open.rows += figures.rows;
+        self.open.steps += 1;
+        self.open.busy += figures.duration;
+        self.totals.steps += 1;
+        self.totals.generated_tokens += figures.sampled as u64;
+        self.totals.step_time = Some(figures.duration);
+        self.steps.push_back(figures);
+        self.forget_before(figures.at);
+    }
+
+    pub fn first_token(&mut self, ttft: Duration) {
+        self.open.ttft_sum += ttft;
+        self.open.ttft_count += 1;
+    }
+
+    /// Counters, and the speeds at `now`.
+    pub fn totals(&mut self, now: Duration) -> Totals {
+        self.forget_before(now);
+        let sum = |of: fn(&StepFigures) -> usize| self.steps.iter().map(of).sum::<usize>() as f64;
+        // The window is as long as what is in it when the engine has just begun.
+        let span = self.steps.front().map_or(WINDOW, |first| now.saturating_sub(first.at.saturating_sub(first.duration)));
+        let span = span.clamp(Duration::from_millis(1), WINDOW).as_secs_f64();
+        self.totals.tokens_per_s = sum(|step| step.sampled) / span;
+        self.totals.prefill_tokens_per_s = sum(|step| step.prefilled) / span;
+        self.totals.steps_per_s = self.steps.len() as f64 / span;
+        let count = self.steps.len() as u32;
+        let busy: Duration = self.steps.iter().map(|step| step.duration).sum();
+        self.totals.step_time_mean = (count > 0).then(|| busy / count);
+        self.totals.clone()
+    }
+
+    /// Ends the intervals that are over at `now`. After a long rest only the newest 60 s are filled in.
+    pub fn close_intervals(&mut self, now: Duration, queue: usize) {
+        let longest = INTERVAL * HISTORY as u32;
+        if now.saturating_sub(self.open.start) > longest {
+            let open = std::mem::take(&mut self.open);
+            push_bounded(&mut self.history, open.close(queue), HISTORY);
+            self.open.start = now - longest;
+        }
+        while now.saturating_sub(self.open.start) >= INTERVAL {
+            let end = self.open.start + INTERVAL;
+            let open = std::mem::replace(&mut self.open, OpenInterval { start: end, ..OpenInterval::default() });
+            push_bounded(&mut self.history, open.close(queue), HISTORY);
+        }
+    }
+
+    fn forget_before(&mut self, now: Duration) {
+        while self.steps.front().is_some_and(|step| step.at + WINDOW < now) {
+            self.steps.pop_front();
+        }
+    }
+}
+
+impl OpenInterval {
+    fn close(self, queue: usize) -> Sample {
+        Sample {
+            at: self.start + INTERVAL,
+            tokens_per_s: self.sampled as f64 / INTERVAL.as_secs_f64(),
+            batch: if self.steps == 0 { 0.0 } else { self.rows as f64 / self.steps as f64 },
+            queue,
+            ttft: (self.ttft_count > 0).then(|| self.ttft_sum / self.ttft_count),
+            step: (self.steps > 0).then(|| self.busy / self.steps as u32),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: fn(u64) -> Duration = Duration::from_millis;
+
+    #[test]
+    fn a_speed_is_decode_only_and_needs_a_few_tokens() {
+        let mut times = RequestTimes::new(MS(0));
+        times.admitted(MS(400));
+        for (n, at) in [500, 510, 520, 530, 540].into_iter().enumerate() {
+            times.token(MS(at));
+            assert_eq!(times.speed_now().is_some(), n >= 3);
+        }
+        assert_eq!(times.ttft(), Some(MS(500)), "queue and prefill are in TTFT");
+        assert_eq!(times.queued(), Some(MS(400)));
+        assert_eq!(times.speed_now(), Some(100.0), "and not in tok/s");
+        assert_eq!(times.speed_overall(), Some(100.0));
+        assert_eq!(times.itl_p95(), Some(MS(10)));
+    }
+
+    #[test]
+    fn one_token_has_no_speed() {
+        let mut times = RequestTimes::new(MS(0));
+        times.token(MS(5));
+        assert_eq!((times.speed_now(), times.speed_overall(), times.itl_p95()), (None, None, None));
+    }
+
+    #[test]
+    fn history_has_a_zero_for_every_idle_half_second_and_is_bounded() {
+        let mut metrics = Metrics::default();
+        let step = |at| StepFigures { at, duration: MS(10), rows: 4, sampled: 4, prefilled: 0 };
+        metrics.step(step(MS(100)), 0);
+        metrics.step(step(MS(2100)), 1);
+        let speeds: Vec<f64> = metrics.history().iter().map(|sample| sample.tokens_per_s).collect();
+        assert_eq!(speeds, [8.0, 0.0, 0.0, 0.0]);
+        metrics.close_intervals(Duration::from_secs(3600), 0);
+        assert_eq!(metrics.history().len(), HISTORY);
+        let last = metrics.history().back().unwrap();
+        assert_eq!((last.at, last.tokens_per_s), (Duration::from_secs(3600), 0.0));
+    }
+
+    #[test]
+    fn the_speed_of_now_fades_when_nothing_happens() {
+        let mut metrics = Metrics::default();
+        for n in 1..=100 {
+            metrics.step(StepFigures { at: MS(n * 10), duration: MS(10), rows: 2, sampled: 2, prefilled: 0 }, 0);
+        }
+        assert_eq!(metrics.totals(MS(1000)).tokens_per_s, 200.0);
+        assert_eq!(metrics.totals(MS(1000)).step_time_mean, Some(MS(10)));
+        assert_eq!(metrics.totals(MS(5000)).tokens_per_s, 0.0);
+        assert_eq!(metrics.totals(MS(5000)).generated_tokens, 200);
+    }
+}

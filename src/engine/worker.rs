@@ -1,0 +1,440 @@
+//! The engine thread: takes commands, makes steps, tells everyone.
+//!
+//! The clock is read here and nowhere else in the engine.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+
+use super::Model;
+use super::api::*;
+use super::handle::EngineOptions;
+use super::live::Live;
+use super::metrics::{Metrics, StepFigures};
+use super::record::Records;
+use super::view;
+use crate::batch::{Batch, RequestId, RowKind};
+use crate::sampling::Sampler;
+use crate::scheduler::{Outcome, Request, RowResult, Scheduler};
+use crate::text::TextModel;
+
+/// Snapshots are built at most this often while steps are faster.
+const FRAME: Duration = Duration::from_millis(33);
+/// The slowest pace, in steps a second: the bound on how long a paced engine sleeps between two.
+const SLOWEST: f64 = 0.1;
+
+pub(super) struct Worker {
+    model: Box<dyn Model>,
+    text: Arc<TextModel>,
+    inbox: Receiver<Command>,
+    out: watch::Sender<Arc<Snapshot>>,
+    core: Core,
+    sampler: Sampler,
+    results: Vec<RowResult>,
+    outcomes: Vec<Outcome>,
+    clock: Clock,
+    steps_left: u32,
+    last_start: Option<Instant>,
+    published: Option<Instant>,
+    stop_at: Option<Instant>,
+    inbox_open: bool,
+}
+
+/// What a snapshot is made of.
+pub(super) struct Core {
+    pub scheduler: Scheduler,
+    pub live: HashMap<RequestId, Live>,
+    pub metrics: Metrics,
+    pub records: Records,
+    pub info: Arc<ModelInfo>,
+    pub state: RunState,
+    pub pace: Pace,
+    pub fault: Option<String>,
+}
+
+/// Engine time: wall time without the pauses.
+#[derive(Debug)]
+pub(super) struct Clock {
+    passed: Duration,
+    since: Option<Instant>,
+}
+
+impl Clock {
+    fn new() -> Clock {
+        Clock { passed: Duration::ZERO, since: Some(Instant::now()) }
+    }
+
+    pub(super) fn now(&self) -> Duration {
+        self.passed + self.since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    fn run(&mut self, running: bool) {
+        self.passed = self.now();
+        self.since = running.then(Instant::now);
+    }
+}
+
+impl Worker {
+    pub(super) fn new(
+        scheduler: Scheduler,
+        model: Box<dyn Model>,
+        text: Arc<TextModel>,
+        options: &EngineOptions,
+        inbox: Receiver<Command>,
+    ) -> Worker {
+        let mut core = Core {
+            scheduler,
+            live: HashMap::new(),
+            metrics: Metrics::default(),
+            records: Records::default(),
+            info: Arc::new(options.model.clone()),
+            state: RunState::Idle,
+            pace: options.pace,
+            fault: None,
+        };
+        let out = watch::channel(Arc::new(view::snapshot(&mut core, Duration::ZERO))).0;
+        Worker {
+            model,
+            text,
+            inbox,
+            out,
+            core,
+            sampler: Sampler::default(),
+            results: Vec::new(),
+            outcomes: Vec::new(),
+            clock: Clock::new(),
+            steps_left: 0,
+            last_start: None,
+            published: None,
+            stop_at: None,
+            inbox_open: true,
+        }
+    }
+
+    pub(super) fn snapshots(&self) -> watch::Receiver<Arc<Snapshot>> {
+        self.out.subscribe()
+    }
+
+    /// Until shut down. A panic (a bug) ends the engine with a message in the last snapshot, not the program.
+    pub(super) fn run(mut self) {
+        let ended = catch_unwind(AssertUnwindSafe(|| while self.turn() {}));
+        if let Err(panic) = ended {
+            let what = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+            let what = format!("a fault in the engine: {}", what.unwrap_or("no message"));
+            tracing::error!("{what}");
+            self.core.fault = Some(what.clone());
+            for (_, mut live) in self.core.live.drain() {
+                live.finish(FinishReason::Failed, Some(what.clone()));
+            }
+        }
+        self.core.state = RunState::Stopped;
+        self.publish();
+    }
+
+    /// Commands, then at most one step. False when it is over.
+    fn turn(&mut self) -> bool {
+        if !self.take_commands() {
+            return false;
+        }
+        self.cancel_abandoned();
+        if !self.core.scheduler.has_work() || !self.may_step() {
+            return true;
+        }
+        let single = self.core.state == RunState::Paused;
+        if single {
+            self.clock.run(true);
+            self.steps_left -= 1;
+        }
+        self.step();
+        if single {
+            self.clock.run(false);
+        }
+        if single || self.published.is_none_or(|at| at.elapsed() >= FRAME) {
+            self.publish();
+        }
+        true
+    }
+
+    fn paused(&self) -> bool {
+        self.core.state == RunState::Paused
+    }
+
+    fn may_step(&self) -> bool {
+        if self.paused() { self.steps_left > 0 } else { self.due_in().is_zero() }
+    }
+
+    /// How long the pace still holds the next step back.
+    fn due_in(&self) -> Duration {
+        match (self.core.pace, self.last_start) {
+            (Pace::StepsPerSecond(steps), Some(start)) => {
+                Duration::from_secs_f64(1.0 / steps.max(SLOWEST)).saturating_sub(start.elapsed())
+            }
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Takes all commands there are; sleeps for one when there is nothing else to do. False ends the engine.
+    fn take_commands(&mut self) -> bool {
+        loop {
+            if self.stop_at.is_some_and(|at| Instant::now() >= at) {
+                self.cancel_all(|_| true);
+            }
+            let over = self.stop_at.is_some() || !self.inbox_open;
+            if over && !self.core.scheduler.has_work() {
+                return false;
+            }
+            match self.next_command() {
+                Some(command) => self.obey(command),
+                None => return true,
+            }
+        }
+    }
+
+    fn next_command(&mut self) -> Option<Command> {
+        match self.inbox.try_recv() {
+            Ok(command) => return Some(command),
+            Err(TryRecvError::Disconnected) => {
+                self.inbox_open = false;
+                return None;
+            }
+            Err(TryRecvError::Empty) => {}
+        }
+        let idle = !self.core.scheduler.has_work();
+        let held = self.paused() && self.steps_left == 0;
+        if idle || held {
+            self.rest(idle);
+            return self.wait(self.stop_at.map(|at| at.saturating_duration_since(Instant::now())));
+        }
+        let due = if self.paused() { Duration::ZERO } else { self.due_in() };
+        if due.is_zero() {
+            return None;
+        }
+        // A slow pace leaves time to show each step, and every token of it.
+        self.publish();
+        self.wait(Some(due))
+    }
+
+    fn wait(&mut self, longest: Option<Duration>) -> Option<Command> {
+        let received = match longest {
+            Some(longest) => self.inbox.recv_timeout(longest),
+            None => self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        if let Err(RecvTimeoutError::Disconnected) = received {
+            // Nobody is left to step or to watch: end what runs as fast as can be.
+            self.inbox_open = false;
+            self.steps_left = u32::MAX;
+            self.core.pace = Pace::Full;
+        }
+        received.ok()
+    }
+
+    /// Before the thread sleeps: everybody sees the last state.
+    fn rest(&mut self, idle: bool) {
+        if idle && self.core.state == RunState::Running {
+            self.core.state = RunState::Idle;
+        }
+        if idle {
+            self.core.metrics.close_intervals(self.clock.now(), 0);
+        }
+        self.publish();
+    }
+
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::Submit(submit) => self.submit(submit),
+            Command::Cancel(id) => self.cancel(id),
+            Command::Pause(true) if !self.paused() => {
+                self.clock.run(false);
+                (self.core.state, self.steps_left) = (RunState::Paused, 0);
+            }
+            Command::Pause(false) if self.paused() => {
+                self.clock.run(true);
+                self.core.state = if self.core.scheduler.has_work() { RunState::Running } else { RunState::Idle };
+            }
+            Command::Pause(_) => {}
+            Command::Step(steps) => {
+                if self.paused() {
+                    self.steps_left = self.steps_left.saturating_add(steps);
+                }
+            }
+            Command::SetPace(pace) => self.core.pace = pace,
+            Command::Shutdown { drain } => {
+                self.stop_at.get_or_insert(Instant::now() + drain);
+                if self.paused() {
+                    self.clock.run(true);
+                    self.core.state = RunState::Running;
+                }
+            }
+        }
+    }
+
+    fn submit(&mut self, submit: Submit) {
+        let now = self.clock.now();
+        let Submit { id, user, prompt, sampling, events } = submit;
+        let prompt_tokens = prompt.len();
+        let refused = if self.stop_at.is_some() {
+            Err(Rejected::ShuttingDown)
+        } else {
+            self.core.scheduler.submit(Request { id, user, prompt, max_tokens: sampling.max_tokens }).map_err(Rejected::from)
+        };
+        match refused {
+            Ok(ahead) => {
+                let live = Live::new(user, prompt_tokens, sampling, events, now);
+                live.tell(Event::Queued { ahead, prompt_tokens });
+                self.core.live.insert(id, live);
+                self.core.records.note(self.core.scheduler.step(), NoteKind::Queued { user, prompt_tokens, ahead });
+                self.core.records.joined(user);
+                if self.core.state == RunState::Idle {
+                    self.core.state = RunState::Running;
+                }
+            }
+            Err(mut why) => {
+                if let Rejected::QueueFull { wait, .. } = &mut why {
+                    *wait = self.core.records.expected_wait(self.core.scheduler.limits().max_num_seqs);
+                }
+                self.core.metrics.totals_mut().rejected += 1;
+                self.core.records.note(self.core.scheduler.step(), NoteKind::Rejected { user, why: why.clone() });
+                let _ = events.try_send(Event::Rejected(why));
+            }
+        }
+    }
+
+    fn cancel(&mut self, id: RequestId) {
+        if self.core.scheduler.cancel(id).is_some() {
+            self.finish(id, FinishReason::Cancelled, None);
+        }
+    }
+
+    /// A dropped receiver is a cancel: nobody reads on.
+    fn cancel_abandoned(&mut self) {
+        self.cancel_all(Live::is_abandoned);
+    }
+
+    fn cancel_all(&mut self, which: fn(&Live) -> bool) {
+        if self.core.live.values().any(which) {
+            let mut ids: Vec<RequestId> = self.core.live.iter().filter(|(_, live)| which(live)).map(|(id, _)| *id).collect();
+            ids.sort_unstable();
+            ids.into_iter().for_each(|id| self.cancel(id));
+        }
+    }
+
+    /// Schedule, forward, sample, commit.
+    fn step(&mut self) {
+        let started = Instant::now();
+        self.last_start = Some(started);
+        let batch = self.core.scheduler.schedule();
+        self.tell_decisions();
+        let fault = match self.model.forward(&batch) {
+            Ok(logits) => {
+                let vocab = logits.len() / batch.num_sampled().max(1);
+                sample(&mut self.core, &batch, logits, vocab, &mut self.sampler, &self.text, &mut self.results);
+                None
+            }
+            Err(error) => {
+                self.results.clear();
+                self.results.resize(batch.num_sampled(), RowResult::Failed);
+                Some(error.to_string())
+            }
+        };
+        self.commit(batch, fault, started);
+    }
+
+    fn tell_decisions(&mut self) {
+        let now = self.clock.now();
+        let core = &mut self.core;
+        let step = core.scheduler.step();
+        let decisions = core.scheduler.decisions();
+        for admission in &decisions.admitted {
+            let Some(live) = core.live.get_mut(&admission.id) else { continue };
+            live.admitted(now, step);
+            core.records.note(step, NoteKind::Admitted { user: admission.user, blocks: admission.blocks });
+        }
+        for preemption in &decisions.preempted {
+            let Some(live) = core.live.get_mut(&preemption.id) else { continue };
+            live.preempted(step, preemption.by);
+            let (user, by, recompute) = (preemption.user, preemption.by, preemption.recompute);
+            core.records.note(step, NoteKind::Preempted { user, by, recompute });
+        }
+        let totals = core.metrics.totals_mut();
+        totals.preemptions += decisions.preempted.len() as u64;
+        totals.recomputed_tokens += decisions.recomputed as u64;
+    }
+
+    fn commit(&mut self, batch: Batch, fault: Option<String>, started: Instant) {
+        let mut record = self.core.records.begin(&batch, &self.core.scheduler);
+        let prefilled: usize = batch.rows.iter().filter(|row| row.kind == RowKind::Prefill).map(|row| row.len()).sum();
+        let (rows, sampled) = (batch.rows.len(), batch.num_sampled());
+        let unsampled: Vec<RequestId> = match fault {
+            Some(_) => batch.rows.iter().filter(|row| !row.samples).map(|row| row.id).collect(),
+            None => Vec::new(),
+        };
+        self.outcomes.clear();
+        self.outcomes.extend_from_slice(self.core.scheduler.commit(batch, &self.results));
+        let now = self.clock.now();
+        for at in 0..self.outcomes.len() {
+            let Outcome { id, finish } = self.outcomes[at];
+            let Some(live) = self.core.live.get_mut(&id) else { continue };
+            if let Some(ttft) = live.send_fresh(record.step, now) {
+                self.core.metrics.first_token(ttft);
+            }
+            if let Some(reason) = finish {
+                record.finished.push((live.user(), reason));
+                self.finish(id, reason, fault.clone());
+            }
+        }
+        for id in unsampled {
+            self.core.scheduler.cancel(id);
+            self.finish(id, FinishReason::Failed, fault.clone());
+        }
+        self.core.metrics.totals_mut().prompt_tokens += prefilled as u64;
+        record.duration = started.elapsed();
+        let figures = StepFigures { at: now, duration: record.duration, rows, sampled, prefilled };
+        self.core.records.end(record, &self.core.scheduler);
+        let queue = self.core.scheduler.waiting().len();
+        self.core.metrics.step(figures, queue);
+    }
+
+    /// The end of a request that the scheduler has let go of.
+    fn finish(&mut self, id: RequestId, reason: FinishReason, message: Option<String>) {
+        let Some(mut live) = self.core.live.remove(&id) else { return };
+        let now = self.clock.now();
+        let generated = live.finish(reason, message);
+        let totals = self.core.metrics.totals_mut();
+        match reason {
+            FinishReason::Cancelled => totals.cancelled += 1,
+            _ => totals.finished += 1,
+        }
+        let step = self.core.scheduler.step();
+        self.core.records.note(step, NoteKind::Finished { user: live.user(), reason, generated });
+        self.core.records.ended(view::ended(id, &live, reason), live.service_time(now));
+    }
+
+    fn publish(&mut self) {
+        self.published = Some(Instant::now());
+        let now = self.clock.now();
+        self.out.send_replace(Arc::new(view::snapshot(&mut self.core, now)));
+    }
+}
+
+/// One token for each row that wants one, from its own logits, parameters and random stream.
+fn sample(
+    core: &mut Core,
+    batch: &Batch,
+    logits: &[f32],
+    vocab: usize,
+    sampler: &mut Sampler,
+    text: &TextModel,
+    results: &mut Vec<RowResult>,
+) {
+    results.clear();
+    let wanting = batch.rows.iter().enumerate().filter(|(_, row)| row.samples);
+    for ((at, row), logits) in wanting.zip(logits.chunks_exact(vocab.max(1))) {
+        let tokens = &core.scheduler.sequence_of_row(at).tokens;
+        let live = core.live.get_mut(&row.id);
+        results.push(live.map_or(RowResult::Failed, |live| live.choose(logits, tokens, sampler, text)));
+    }
+}
