@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use batchroom::batch::{Batch, BlockId, RequestId, UserId};
-use batchroom::scheduler::{BlockManager, FinishReason, Limits, Outcome, Refused, Request, RowResult, Scheduler, Stage, blocks_for};
+use batchroom::scheduler::{
+    BlockManager, FinishReason, Limits, Outcome, Refused, Request, RowResult, Scheduler, Stage, blocks_for,
+};
 
 /// The token that ends an answer.
 pub const END: u32 = 0;
@@ -107,8 +109,7 @@ impl Room {
     }
 
     pub fn submit(&mut self, id: u64, user: u32, prompt: Vec<u32>, max_tokens: usize) {
-        let mut story =
-            Story { prompt: prompt.clone(), max_tokens, submitted_step: self.scheduler.step(), ..Story::default() };
+        let mut story = Story { prompt: prompt.clone(), max_tokens, submitted_step: self.scheduler.step(), ..Story::default() };
         let queue = self.scheduler.waiting().len();
         match self.scheduler.submit(Request { id: RequestId(id), user: UserId(user), prompt, max_tokens }) {
             Ok(ahead) => assert_eq!(ahead, queue),
@@ -257,7 +258,8 @@ impl Room {
             assert!(sequence.table.is_empty() && sequence.num_computed == 0 && sequence.stage != Stage::Running);
             assert!(sequence.waiting.is_some(), "whoever waits knows why");
         }
-        let order: Vec<RequestId> = self.scheduler.running().iter().chain(self.scheduler.waiting()).map(|sequence| sequence.id).collect();
+        let order: Vec<RequestId> =
+            self.scheduler.running().iter().chain(self.scheduler.waiting()).map(|sequence| sequence.id).collect();
         assert!(order.is_sorted(), "first come, first served: {order:?}");
     }
 }
