@@ -5,9 +5,14 @@
 //! the command line.
 
 pub mod batch;
+pub mod cli;
+pub mod commands;
+pub mod config;
 pub mod engine;
 pub mod hub;
+pub mod launch;
 pub mod model;
+pub mod room;
 pub mod sampling;
 pub mod scheduler;
 pub mod text;

@@ -1,1 +1,42 @@
-fn main() {}
+//! Arguments, one function per command, exit code.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use batchroom::cli::{Cli, Command};
+use batchroom::config::RawConfig;
+use batchroom::{commands, room};
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(cli) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("batchroom: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    let _log = cli.log.as_deref().map(log_to).transpose()?;
+    let file = RawConfig::read(cli.config.as_deref())?;
+    let config = cli.options.or(file).check()?;
+    match cli.command {
+        None => commands::block_on(room::open(config)),
+        Some(Command::Ask(args)) => commands::block_on(commands::ask(args, config)),
+        Some(Command::Models(command)) => commands::block_on(commands::models(command)),
+    }
+}
+
+/// Logs go to a file and never to the screen. The guard writes out the rest when it is dropped.
+fn log_to(path: &Path) -> anyhow::Result<tracing_appender::non_blocking::WorkerGuard> {
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
+    let file = file.with_context(|| format!("cannot write the log to {}", path.display()))?;
+    let (writer, guard) = tracing_appender::non_blocking(file);
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "batchroom=info".into());
+    tracing_subscriber::fmt().with_writer(writer).with_ansi(false).with_env_filter(filter).init();
+    Ok(guard)
+}

@@ -1,5 +1,12 @@
 //! The model: files, weights, kernels, and the forward pass over a [`crate::batch::Batch`].
 
+mod error;
 pub mod gguf;
+pub mod kernels;
+mod llama;
+mod pool;
 
+pub use error::ModelError;
 pub use gguf::{GgmlType, GgufError, GgufFile, Metadata, TensorInfo};
+pub use kernels::{KernelError, KernelKind};
+pub use llama::{Llama, LlamaConfig, ModelOptions};

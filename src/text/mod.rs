@@ -40,3 +40,21 @@ impl Message {
         Message { role, content: content.into() }
     }
 }
+
+/// Text that can go to a terminal: control characters (but newline and tab) become visible stand-ins, so that
+/// nothing a model says is obeyed as an escape sequence; what reorders the line is dropped.
+pub fn printable(text: &str) -> String {
+    text.chars().filter_map(visible).collect()
+}
+
+/// What to show for a character; None for those that only reorder others (bidirectional controls).
+pub fn visible(c: char) -> Option<char> {
+    match c {
+        '\n' | '\t' => Some(c),
+        '\u{0}'..='\u{1f}' => char::from_u32(0x2400 + c as u32),
+        '\u{7f}' => Some('\u{2421}'),
+        '\u{80}'..='\u{9f}' => Some(char::REPLACEMENT_CHARACTER),
+        '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => None,
+        _ => Some(c),
+    }
+}

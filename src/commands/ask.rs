@@ -1,0 +1,223 @@
+//! `batchroom ask`: answers to standard output, all prompts in one batch.
+
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::Value;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
+
+use super::prompts::{self, Body, Job};
+use super::{INTERRUPTED, choose};
+use crate::batch::UserId;
+use crate::cli::AskArgs;
+use crate::config::Config;
+use crate::engine::{EngineHandle, Event, FinishReason, Pace, Rejected};
+use crate::launch::launch;
+use crate::text::{Message, printable};
+
+/// Seats when nobody says otherwise.
+const SEATS: usize = 16;
+
+/// One answer, in the order of `--json`'s fields.
+#[derive(Debug, Serialize)]
+struct Answer {
+    id: Value,
+    text: String,
+    token_ids: Vec<u32>,
+    prompt_tokens: usize,
+    finish_reason: &'static str,
+    ttft_ms: Option<f64>,
+    /// Decode only.
+    tokens_per_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+pub async fn ask(args: AskArgs, config: Config) -> anyhow::Result<ExitCode> {
+    let jobs = prompts::read(&args, &config)?;
+    let choice = choose(config.model.as_deref()).await?;
+    let mut engine_config = config.engine.clone();
+    // The queue holds what is submitted ahead, so that a freed seat is taken at once.
+    let seats = engine_config.max_num_seqs.unwrap_or(SEATS).min(jobs.len().max(1));
+    engine_config.max_num_seqs = Some(seats);
+    engine_config.max_waiting = engine_config.max_waiting.max(seats);
+    let engine = tokio::task::spawn_blocking(move || launch(&choice, &engine_config, SEATS, Pace::Full)).await??;
+
+    let (stop, stopping) = watch::channel(false);
+    tokio::task::spawn_local(stop_on_ctrl_c(stop));
+    let alone = jobs.len() == 1 && !args.json;
+    let places = Rc::new(Semaphore::new(seats * 2));
+    let answers: Vec<_> = jobs
+        .into_iter()
+        .enumerate()
+        .map(|(at, job)| {
+            let (engine, stopping, places) = (engine.clone(), stopping.clone(), places.clone());
+            let prompt = job.body.clone();
+            let task = tokio::task::spawn_local(async move {
+                let _place = places.acquire().await.ok()?;
+                if *stopping.borrow() {
+                    return None;
+                }
+                Some(answer(engine, UserId(at as u32), job, stopping, alone).await)
+            });
+            (prompt, task)
+        })
+        .collect();
+    let failed = match print(answers, args.json, alone).await {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => false,
+        result => result?,
+    };
+    engine.shutdown(Duration::ZERO);
+    Ok(if *stopping.borrow() {
+        ExitCode::from(INTERRUPTED)
+    } else if failed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+/// The first Ctrl-C ends the answers where they are; the second ends the program.
+async fn stop_on_ctrl_c(stop: watch::Sender<bool>) {
+    if tokio::signal::ctrl_c().await.is_ok() {
+        stop.send_replace(true);
+    }
+    if tokio::signal::ctrl_c().await.is_ok() {
+        std::process::exit(INTERRUPTED.into());
+    }
+}
+
+/// Prints each answer when its turn comes. Says whether any failed.
+async fn print(answers: Vec<(Body, JoinHandle<Option<Answer>>)>, json: bool, alone: bool) -> std::io::Result<bool> {
+    let mut failed = false;
+    let many = answers.len() > 1;
+    let terminal = std::io::stdout().is_terminal();
+    for (prompt, task) in answers {
+        let Ok(Some(answer)) = task.await else { continue };
+        if let Some(error) = &answer.error {
+            failed = true;
+            if !json {
+                eprintln!("batchroom: {}{error}", if many { format!("prompt {}: ", answer.id) } else { String::new() });
+            }
+        }
+        let mut out = std::io::stdout().lock();
+        if json {
+            writeln!(out, "{}", serde_json::to_string(&answer)?)?;
+        } else if !alone && answer.error.is_none() {
+            let text = if terminal { printable(&answer.text) } else { answer.text };
+            writeln!(out, "## {}: {}\n{}\n", answer.id, heading(&prompt), text.trim_end())?;
+        }
+        out.flush()?;
+    }
+    Ok(failed)
+}
+
+/// The first words of a prompt, on one line.
+fn heading(prompt: &Body) -> String {
+    let text = match prompt {
+        Body::Messages(messages) => messages.last().map_or("", |message: &Message| message.content.as_str()),
+        Body::Ids(ids) => return format!("{} token ids", ids.len()),
+    };
+    let line = printable(text).split_whitespace().collect::<Vec<_>>().join(" ");
+    if line.chars().count() > 72 { line.chars().take(71).chain(['…']).collect() } else { line }
+}
+
+async fn answer(engine: EngineHandle, user: UserId, job: Job, mut stopping: watch::Receiver<bool>, streams: bool) -> Answer {
+    let (id, mut events) = match &job.body {
+        Body::Messages(messages) => engine.chat(user, messages, job.sampling.clone()),
+        Body::Ids(ids) => engine.submit(user, ids.clone(), job.sampling.clone()),
+    };
+    let mut answer = Answer {
+        id: job.id,
+        text: String::new(),
+        token_ids: Vec::new(),
+        prompt_tokens: 0,
+        finish_reason: FinishReason::Failed.as_str(),
+        ttft_ms: None,
+        tokens_per_s: None,
+        error: None,
+    };
+    let mut out = Stream::new(streams);
+    loop {
+        let event = tokio::select! {
+            event = events.recv() => event,
+            // Cancelled answers still come to their end, with what there is.
+            Ok(()) = stopping.changed() => {
+                engine.cancel(id);
+                continue;
+            }
+        };
+        let over = take(&mut answer, event, &engine, &mut out);
+        if over || out.broken {
+            out.end();
+            return answer;
+        }
+    }
+}
+
+/// Takes one event in; true when it was the last.
+fn take(answer: &mut Answer, event: Option<Event>, engine: &EngineHandle, out: &mut Stream) -> bool {
+    match event {
+        Some(Event::Queued { prompt_tokens, .. }) => answer.prompt_tokens = prompt_tokens,
+        Some(Event::Admitted { .. } | Event::Preempted { .. }) => {}
+        Some(Event::Token { token, text, .. }) => {
+            answer.token_ids.push(token);
+            answer.text.push_str(&text);
+            out.write(&text);
+        }
+        Some(Event::Finished(end)) => {
+            answer.text.push_str(&end.text);
+            out.write(&end.text);
+            answer.finish_reason = end.reason.as_str();
+            answer.ttft_ms = end.ttft.map(|ttft| ttft.as_secs_f64() * 1e3);
+            answer.tokens_per_s = end.tokens_per_s;
+            answer.error = end.message;
+            return true;
+        }
+        Some(Event::Rejected(why)) => {
+            answer.finish_reason = "rejected";
+            answer.error = Some(why.to_string());
+            return true;
+        }
+        None => {
+            let fault = engine.snapshots().borrow().fault.clone().unwrap_or_else(|| "no reason given".into());
+            answer.error = Some(Rejected::EngineGone(fault).to_string());
+            return true;
+        }
+    }
+    false
+}
+
+/// Standard output, a piece at a time.
+struct Stream {
+    active: bool,
+    terminal: bool,
+    broken: bool,
+    at_line_start: bool,
+}
+
+impl Stream {
+    fn new(active: bool) -> Stream {
+        Stream { active, terminal: std::io::stdout().is_terminal(), broken: false, at_line_start: true }
+    }
+
+    fn write(&mut self, text: &str) {
+        if !self.active || text.is_empty() {
+            return;
+        }
+        let mut out = std::io::stdout().lock();
+        let shown = if self.terminal { printable(text) } else { text.to_owned() };
+        self.at_line_start = shown.ends_with('\n');
+        self.broken |= out.write_all(shown.as_bytes()).and_then(|()| out.flush()).is_err();
+    }
+
+    fn end(&mut self) {
+        if !self.at_line_start {
+            self.write("\n");
+        }
+    }
+}

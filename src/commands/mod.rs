@@ -1,0 +1,88 @@
+//! The commands beside the screen. Each gives its exit code.
+
+mod ask;
+mod models;
+mod prompts;
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tokio::sync::watch;
+
+use crate::hub::{self, Choice, Progress, Published};
+use crate::launch::default_choice;
+
+pub use ask::ask;
+pub use models::models;
+
+/// A command ended because the person pressed Ctrl-C: 128 + SIGINT, as shells say it.
+pub const INTERRUPTED: u8 = 130;
+
+/// The model that was asked for, or the default; fetched if need be, with a progress bar on standard error.
+async fn choose(model: Option<&str>) -> anyhow::Result<Choice> {
+    let choice = model.map(Choice::parse).transpose()?.unwrap_or_else(default_choice);
+    if let Choice::Published(model) = &choice {
+        fetch_with_bar(model).await?;
+    }
+    Ok(choice)
+}
+
+/// Fetches unless it is there. Ctrl-C drops the fetch, which cleans up after itself.
+async fn fetch_with_bar(model: &'static Published) -> anyhow::Result<std::path::PathBuf> {
+    if let Some(path) = hub::cached(model) {
+        return Ok(path);
+    }
+    let (sender, mut progress) = watch::channel(Progress::default());
+    let bar = progress_bar();
+    let draw = async {
+        while progress.changed().await.is_ok() {
+            let now = progress.borrow_and_update().clone();
+            show(&bar, &now);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        std::future::pending::<()>().await;
+    };
+    let result = tokio::select! {
+        result = hub::fetch(model, sender) => result,
+        () = draw => unreachable!("drawing goes on until the fetch ends"),
+        _ = tokio::signal::ctrl_c() => {
+            bar.finish_and_clear();
+            eprintln!("batchroom: the fetch of {} was stopped", model.name);
+            std::process::exit(INTERRUPTED.into());
+        }
+    };
+    bar.finish_and_clear();
+    Ok(result?)
+}
+
+fn progress_bar() -> ProgressBar {
+    let target = if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let style = "{msg} [{bar:30}] {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
+    let style = ProgressStyle::with_template(style).expect("a valid template").progress_chars("=> ");
+    ProgressBar::with_draw_target(Some(0), target).with_style(style)
+}
+
+fn show(bar: &ProgressBar, now: &Progress) {
+    if bar.message() != now.source {
+        bar.reset();
+        bar.set_message(now.source.clone());
+    }
+    bar.set_length(now.total.unwrap_or(0).max(now.done));
+    bar.set_position(now.done);
+}
+
+/// Runs a command's future on this thread.
+pub fn block_on(command: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.context("the asynchronous runtime cannot be started")?.block_on(tokio::task::LocalSet::new().run_until(command))
+}
+
+/// A seed that is not asked for.
+pub fn fresh_seed() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    // The standard library's per-process random keys: enough for a draw that nobody asked to repeat.
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
+}

@@ -1,0 +1,381 @@
+//! Options: what was written (flags and `config.toml`), checked once into what is then trusted.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::sampling::{InvalidSampling, SamplingParams};
+
+/// Every option, as written. A flag and a key of `config.toml` have the same name (`--kv-memory`, `kv_memory`);
+/// the flag wins.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct RawConfig {
+    /// Model: nano, smollm2, or the path of a GGUF file [default: smollm2 if it has been fetched, else nano]
+    #[arg(long, short, global = true, value_name = "NAME|PATH", help_heading = "Model and engine")]
+    pub model: Option<String>,
+    /// Compute threads [default: physical cores]
+    #[arg(long, global = true, value_name = "N", help_heading = "Model and engine")]
+    pub threads: Option<usize>,
+    /// KV memory, for instance 512MiB [default: enough for every seat's whole context, at most 512MiB]
+    #[arg(long, global = true, value_name = "SIZE", help_heading = "Model and engine")]
+    pub kv_memory: Option<String>,
+    /// Sequences in the batch at once at most [default: 8; ask: 16]
+    #[arg(long, global = true, value_name = "N", help_heading = "Model and engine")]
+    pub max_num_seqs: Option<usize>,
+    /// Tokens computed in one step at most [default: 256]
+    #[arg(long, global = true, value_name = "N", help_heading = "Model and engine")]
+    pub max_num_batched_tokens: Option<usize>,
+    /// Tokens of one prompt computed in one step at most [default: 64]
+    #[arg(long, global = true, value_name = "N", help_heading = "Model and engine")]
+    pub prefill_chunk: Option<usize>,
+    /// Tokens of one conversation at most [default: the model's context]
+    #[arg(long, global = true, value_name = "N", help_heading = "Model and engine")]
+    pub max_model_len: Option<usize>,
+    /// Requests in the waiting queue at most [default: 64]
+    #[arg(long, global = true, value_name = "N", help_heading = "Model and engine")]
+    pub max_waiting: Option<usize>,
+
+    /// System prompt of every conversation
+    #[arg(long, global = true, value_name = "TEXT", help_heading = "Answers")]
+    pub system: Option<String>,
+    /// 0 is exactly greedy [default: 0.7]
+    #[arg(long, global = true, value_name = "T", help_heading = "Answers")]
+    pub temperature: Option<f32>,
+    /// Keep the k likeliest tokens; 0 keeps all [default: 40]
+    #[arg(long, global = true, value_name = "K", help_heading = "Answers")]
+    pub top_k: Option<usize>,
+    /// Keep the likeliest tokens that add up to this probability [default: 0.95]
+    #[arg(long, global = true, value_name = "P", help_heading = "Answers")]
+    pub top_p: Option<f32>,
+    /// Keep tokens at least this fraction as likely as the likeliest [default: 0.05]
+    #[arg(long, global = true, value_name = "P", help_heading = "Answers")]
+    pub min_p: Option<f32>,
+    /// Push down tokens that are there already; 1 changes nothing [default: 1.1]
+    #[arg(long, global = true, value_name = "R", help_heading = "Answers")]
+    pub repetition_penalty: Option<f32>,
+    /// Tokens of one answer at most [default: 512]
+    #[arg(long, global = true, value_name = "N", help_heading = "Answers")]
+    pub max_tokens: Option<usize>,
+    /// Seed of the draws [default: a new one for each answer]
+    #[arg(long, global = true, value_name = "N", help_heading = "Answers")]
+    pub seed: Option<u64>,
+    /// An answer ends where this text would appear (may be given several times)
+    #[arg(long, global = true, value_name = "TEXT", help_heading = "Answers")]
+    pub stop: Option<Vec<String>>,
+
+    /// Chat panes at the start, 1 to 16 [default: 4]
+    #[arg(long, value_name = "N", help_heading = "Screen")]
+    pub panes: Option<usize>,
+    /// Names of the panes, separated by commas
+    #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = "Screen")]
+    pub names: Option<Vec<String>>,
+    /// Steps a second on screen: auto, full or a number [default: auto: 15 for nano, full for the rest]
+    #[arg(long, value_name = "PACE", help_heading = "Screen")]
+    pub pace: Option<String>,
+    /// Frames a second at most [default: 30]
+    #[arg(long, value_name = "N", help_heading = "Screen")]
+    pub fps: Option<u32>,
+}
+
+/// What a person wrote cannot be used. The message says where and what.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    #[error("cannot read {path}: {source}")]
+    Read { path: PathBuf, source: std::io::Error },
+    #[error("{path} has {bytes} bytes: that is no configuration (the bound is {MAX_FILE})")]
+    TooLarge { path: PathBuf, bytes: u64 },
+    #[error("{path}: {message}{}", suggestion(.hint))]
+    Parse { path: PathBuf, message: String, hint: Option<String> },
+    #[error("{key} is `{value}`: {wanted}")]
+    Value { key: &'static str, value: String, wanted: String },
+    #[error(transparent)]
+    Sampling(#[from] InvalidSampling),
+}
+
+fn suggestion(hint: &Option<String>) -> String {
+    hint.as_ref().map_or(String::new(), |hint| format!("did you mean `{hint}`?"))
+}
+
+const MAX_FILE: u64 = 1 << 20;
+
+/// Every key of the file, for suggestions.
+const KEYS: [&str; 21] = [
+    "model",
+    "threads",
+    "kv_memory",
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "prefill_chunk",
+    "max_model_len",
+    "max_waiting",
+    "system",
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "repetition_penalty",
+    "max_tokens",
+    "seed",
+    "stop",
+    "panes",
+    "names",
+    "pace",
+    "fps",
+];
+
+impl RawConfig {
+    /// The user's `config.toml`, if there is one; `path` names another, which must be there.
+    pub fn read(path: Option<&Path>) -> Result<RawConfig, ConfigError> {
+        let default = directories::ProjectDirs::from("", "", "batchroom").map(|dirs| dirs.config_dir().join("config.toml"));
+        let Some(file) = path.map(Path::to_owned).or(default) else { return Ok(RawConfig::default()) };
+        let read = |source| ConfigError::Read { path: file.clone(), source };
+        let bytes = match std::fs::metadata(&file) {
+            Ok(found) => found.len(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && path.is_none() => return Ok(RawConfig::default()),
+            Err(error) => return Err(read(error)),
+        };
+        if bytes > MAX_FILE {
+            return Err(ConfigError::TooLarge { path: file, bytes });
+        }
+        let text = std::fs::read_to_string(&file).map_err(read)?;
+        RawConfig::parse(&text).map_err(|(message, hint)| ConfigError::Parse { path: file, message, hint })
+    }
+
+    /// The message has line, column and the line itself; the hint is the nearest key, for an unknown one.
+    fn parse(text: &str) -> Result<RawConfig, (String, Option<String>)> {
+        toml::from_str(text).map_err(|error| {
+            let unknown = error.message().strip_prefix("unknown field `").and_then(|rest| rest.split('`').next());
+            let hint = unknown.and_then(|key| {
+                let near = |known: &&str| strsim::jaro_winkler(known, &key.replace('-', "_"));
+                KEYS.into_iter().filter(|known| near(known) > 0.8).max_by(|a, b| near(a).total_cmp(&near(b)))
+            });
+            (error.to_string(), hint.map(str::to_owned))
+        })
+    }
+
+    /// `self` where it says something, else `other`.
+    pub fn or(self, other: RawConfig) -> RawConfig {
+        RawConfig {
+            model: self.model.or(other.model),
+            threads: self.threads.or(other.threads),
+            kv_memory: self.kv_memory.or(other.kv_memory),
+            max_num_seqs: self.max_num_seqs.or(other.max_num_seqs),
+            max_num_batched_tokens: self.max_num_batched_tokens.or(other.max_num_batched_tokens),
+            prefill_chunk: self.prefill_chunk.or(other.prefill_chunk),
+            max_model_len: self.max_model_len.or(other.max_model_len),
+            max_waiting: self.max_waiting.or(other.max_waiting),
+            system: self.system.or(other.system),
+            temperature: self.temperature.or(other.temperature),
+            top_k: self.top_k.or(other.top_k),
+            top_p: self.top_p.or(other.top_p),
+            min_p: self.min_p.or(other.min_p),
+            repetition_penalty: self.repetition_penalty.or(other.repetition_penalty),
+            max_tokens: self.max_tokens.or(other.max_tokens),
+            seed: self.seed.or(other.seed),
+            stop: self.stop.or(other.stop),
+            panes: self.panes.or(other.panes),
+            names: self.names.or(other.names),
+            pace: self.pace.or(other.pace),
+            fps: self.fps.or(other.fps),
+        }
+    }
+
+    /// Checks everything that can be checked without the model.
+    pub fn check(self) -> Result<Config, ConfigError> {
+        let defaults = SamplingParams::default();
+        let sampling = SamplingParams {
+            temperature: self.temperature.unwrap_or(defaults.temperature),
+            top_k: self.top_k.unwrap_or(defaults.top_k),
+            top_p: self.top_p.unwrap_or(defaults.top_p),
+            min_p: self.min_p.unwrap_or(defaults.min_p),
+            repetition_penalty: self.repetition_penalty.unwrap_or(defaults.repetition_penalty),
+            max_tokens: self.max_tokens.unwrap_or(defaults.max_tokens),
+            seed: 0,
+            stop: self.stop.unwrap_or_default(),
+            ignore_eos: false,
+        };
+        sampling.check()?;
+        let engine = EngineConfig {
+            threads: in_range("threads", self.threads.unwrap_or_else(default_threads), 1, 256)?,
+            kv_memory: self.kv_memory.as_deref().map(parse_size).transpose()?,
+            max_num_seqs: self.max_num_seqs.map(|value| in_range("max_num_seqs", value, 1, 1024)).transpose()?,
+            max_num_batched_tokens: self
+                .max_num_batched_tokens
+                .map(|value| in_range("max_num_batched_tokens", value, 1, 1 << 20))
+                .transpose()?,
+            prefill_chunk: in_range("prefill_chunk", self.prefill_chunk.unwrap_or(64), 1, 1 << 20)?,
+            max_model_len: self.max_model_len.map(|value| in_range("max_model_len", value, 2, 1 << 24)).transpose()?,
+            max_waiting: in_range("max_waiting", self.max_waiting.unwrap_or(64), 1, 65_536)?,
+        };
+        let screen = ScreenConfig {
+            panes: in_range("panes", self.panes.unwrap_or(4), 1, 16)?,
+            names: self.names.unwrap_or_default(),
+            pace: self.pace.as_deref().map_or(Ok(PaceChoice::Auto), parse_pace)?,
+            fps: in_range("fps", self.fps.unwrap_or(30) as usize, 1, 120)? as u32,
+        };
+        Ok(Config { model: self.model, engine, sampling, seed: self.seed, system: self.system, screen })
+    }
+}
+
+/// Checked options.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    pub model: Option<String>,
+    pub engine: EngineConfig,
+    pub sampling: SamplingParams,
+    /// None: a new seed for each answer.
+    pub seed: Option<u64>,
+    pub system: Option<String>,
+    pub screen: ScreenConfig,
+}
+
+/// What an engine is made with, beside the model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EngineConfig {
+    pub threads: usize,
+    /// Bytes.
+    pub kv_memory: Option<u64>,
+    pub max_num_seqs: Option<usize>,
+    pub max_num_batched_tokens: Option<usize>,
+    pub prefill_chunk: usize,
+    pub max_model_len: Option<usize>,
+    pub max_waiting: usize,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScreenConfig {
+    pub panes: usize,
+    pub names: Vec<String>,
+    pub pace: PaceChoice,
+    pub fps: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum PaceChoice {
+    /// A speed that can be watched for a model that would be too fast, full speed for others.
+    Auto,
+    Full,
+    StepsPerSecond(f64),
+}
+
+fn in_range(key: &'static str, value: usize, low: usize, high: usize) -> Result<usize, ConfigError> {
+    if (low..=high).contains(&value) {
+        Ok(value)
+    } else {
+        Err(ConfigError::Value { key, value: value.to_string(), wanted: format!("it must be from {low} to {high}") })
+    }
+}
+
+/// Cores, not hyper-threads: two threads of one core share its multipliers.
+fn default_threads() -> usize {
+    let logical = std::thread::available_parallelism().map_or(1, usize::from);
+    physical_cores().map_or(logical, |cores| cores.min(logical)).clamp(1, 256)
+}
+
+fn physical_cores() -> Option<usize> {
+    let info = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let mut cores = std::collections::HashSet::new();
+    let mut package = "";
+    for line in info.lines() {
+        match line.split_once(':').map(|(key, value)| (key.trim(), value.trim())) {
+            Some(("physical id", id)) => package = id,
+            Some(("core id", id)) => {
+                cores.insert((package, id));
+            }
+            _ => {}
+        }
+    }
+    (!cores.is_empty()).then_some(cores.len())
+}
+
+/// `512MiB`, `1.5GB`, `4096`: binary units with an i, decimal ones without.
+fn parse_size(text: &str) -> Result<u64, ConfigError> {
+    let error = || ConfigError::Value {
+        key: "kv_memory",
+        value: text.to_owned(),
+        wanted: "it must be a size such as 512MiB, 1.5GB or 4096 (bytes)".into(),
+    };
+    let compact = text.trim().to_ascii_lowercase();
+    let split = compact.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(compact.len());
+    let (number, unit) = compact.split_at(split);
+    let factor: u64 = match unit.trim() {
+        "" | "b" => 1,
+        "kib" | "k" => 1 << 10,
+        "mib" | "m" => 1 << 20,
+        "gib" | "g" => 1 << 30,
+        "tib" | "t" => 1 << 40,
+        "kb" => 1_000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        "tb" => 1_000_000_000_000,
+        _ => return Err(error()),
+    };
+    let bytes = number.parse::<f64>().map_err(|_| error())? * factor as f64;
+    if bytes >= 1.0 && bytes < (1u64 << 60) as f64 { Ok(bytes as u64) } else { Err(error()) }
+}
+
+fn parse_pace(text: &str) -> Result<PaceChoice, ConfigError> {
+    match text {
+        "auto" => Ok(PaceChoice::Auto),
+        "full" => Ok(PaceChoice::Full),
+        number => match number.parse::<f64>() {
+            Ok(steps) if (0.1..=10_000.0).contains(&steps) => Ok(PaceChoice::StepsPerSecond(steps)),
+            _ => Err(ConfigError::Value {
+                key: "pace",
+                value: text.to_owned(),
+                wanted: "it must be auto, full, or steps a second from 0.1 to 10000".into(),
+            }),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        for (text, bytes) in [("512MiB", 512 << 20), ("1.5GB", 1_500_000_000), ("4096", 4096), ("64 KiB", 64 << 10)] {
+            assert_eq!(parse_size(text).unwrap(), bytes, "{text}");
+        }
+        for bad in ["", "MiB", "-1", "0", "1e9", "12 parsecs", "nan", "99999999999TiB"] {
+            assert!(parse_size(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_flag_wins_over_the_file() {
+        let file = RawConfig::parse("panes = 2\ntemperature = 0.5\npace = \"7.5\"").unwrap();
+        let flags = RawConfig { temperature: Some(0.0), ..RawConfig::default() };
+        let config = flags.or(file).check().unwrap();
+        assert_eq!((config.sampling.temperature, config.screen.panes), (0.0, 2));
+        assert_eq!(config.screen.pace, PaceChoice::StepsPerSecond(7.5));
+    }
+
+    #[test]
+    fn an_error_of_the_file_names_line_and_key() {
+        let (message, hint) = RawConfig::parse("panes = 2\nmax_num_seq = 3\n").unwrap_err();
+        assert!(message.contains("line 2") && message.contains("max_num_seq = 3"), "{message}");
+        assert_eq!(hint.as_deref(), Some("max_num_seqs"));
+        let (message, _) = RawConfig::parse("\n\npanes = \"four\"").unwrap_err();
+        assert!(message.contains("line 3") && message.contains("panes"), "{message}");
+    }
+
+    #[test]
+    fn every_key_is_known_to_the_suggestions() {
+        let unknown = RawConfig::parse("x = 1").unwrap_err().0;
+        for key in KEYS {
+            assert!(unknown.contains(&format!("`{key}`")), "{key} is in {unknown}");
+        }
+        assert_eq!(unknown.matches("`, `").count() + 1, KEYS.len());
+    }
+
+    #[test]
+    fn values_out_of_range_are_named() {
+        let error = |text: &str| RawConfig::parse(text).unwrap().check().unwrap_err().to_string();
+        assert_eq!(error("panes = 17"), "panes is `17`: it must be from 1 to 16");
+        assert!(error("temperature = -1.0").contains("temperature"));
+        assert!(error("pace = \"fast\"").contains("auto, full, or steps a second"));
+    }
+}

@@ -1,0 +1,159 @@
+//! From a name to a running engine: file, tokenizer, weights, KV memory, thread.
+
+use std::sync::Arc;
+
+use crate::batch::Batch;
+use crate::config::{EngineConfig, PaceChoice};
+use crate::engine::{self, EngineHandle, EngineOptions, ForwardError, Limits, ModelInfo, Pace};
+use crate::hub::{self, Choice, NANO, NANO_BYTES};
+use crate::model::{GgufError, GgufFile, Llama, LlamaConfig, ModelError, ModelOptions};
+use crate::scheduler::InvalidLimits;
+use crate::text::{TextModel, TokenizerData, TokenizerError};
+
+/// Positions in a KV block.
+pub const BLOCK_SIZE: usize = 16;
+/// KV memory at most, when nobody says otherwise.
+const DEFAULT_KV_BYTES: u64 = 512 << 20;
+/// Steps a second of the smallest model on screen under `pace = "auto"`.
+pub const WATCHABLE: f64 = 15.0;
+
+/// Why an engine cannot be started.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    #[error("{0} is not in the cache: fetch it with `batchroom models pull {0}`")]
+    NotFetched(&'static str),
+    #[error(transparent)]
+    Gguf(#[from] GgufError),
+    #[error("{file}: {source}")]
+    Tokenizer { file: String, source: TokenizerError },
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    #[error(transparent)]
+    Limits(#[from] InvalidLimits),
+    #[error("{file}: the tokenizer has {tokens} tokens and the model {vocab}")]
+    VocabMismatch { file: String, tokens: usize, vocab: usize },
+    #[error("max_model_len is {asked}, and the context of {model} is {context} tokens")]
+    ContextTooLong { model: String, asked: usize, context: usize },
+    #[error(
+        "kv_memory is {bytes} bytes, and one block of {BLOCK_SIZE} tokens of {model} takes {block}: give at least two blocks"
+    )]
+    KvTooSmall { model: String, bytes: u64, block: u64 },
+}
+
+/// The model to open when none is named: smollm2 once it is in the cache, else nano.
+pub fn default_choice() -> Choice {
+    match hub::cached(&hub::SMOLLM2) {
+        Some(_) => Choice::Published(&hub::SMOLLM2),
+        None => Choice::Nano,
+    }
+}
+
+/// What `pace` comes to for a model.
+pub fn pace_for(choice: &Choice, pace: PaceChoice) -> Pace {
+    match (pace, choice) {
+        (PaceChoice::Auto, Choice::Nano) => Pace::StepsPerSecond(WATCHABLE),
+        (PaceChoice::Auto | PaceChoice::Full, _) => Pace::Full,
+        (PaceChoice::StepsPerSecond(steps), _) => Pace::StepsPerSecond(steps),
+    }
+}
+
+fn open(choice: &Choice) -> Result<GgufFile, LaunchError> {
+    match choice {
+        Choice::Nano => Ok(GgufFile::from_static("batchroom-nano.gguf (built in)", NANO_BYTES)?),
+        Choice::Published(model) => {
+            let path = hub::cached(model).ok_or(LaunchError::NotFetched(model.name))?;
+            Ok(GgufFile::open(&path)?)
+        }
+        Choice::Path(path) => Ok(GgufFile::open(path)?),
+    }
+}
+
+/// Loads a model and starts its engine. Blocks while it loads.
+pub fn launch(choice: &Choice, config: &EngineConfig, default_seats: usize, pace: Pace) -> Result<EngineHandle, LaunchError> {
+    let file = open(choice)?;
+    let name = choice.name();
+    let shape = LlamaConfig::read(&file)?;
+    let tokenizer = TokenizerData::from_gguf(&file)?;
+    let text = TextModel::new(&tokenizer).map_err(|source| LaunchError::Tokenizer { file: file.name().to_owned(), source })?;
+    if text.vocab() > shape.vocab {
+        return Err(LaunchError::VocabMismatch { file: file.name().to_owned(), tokens: text.vocab(), vocab: shape.vocab });
+    }
+    let (mut limits, num_blocks) = size(&name, &shape, config, default_seats)?;
+    limits.watermark = watermark(num_blocks, limits.max_num_seqs);
+    limits.check()?;
+    let options = ModelOptions { threads: config.threads, kernels: None, block_size: BLOCK_SIZE, num_blocks };
+    let model = Llama::load(&file, options)?;
+    let info = ModelInfo {
+        title: title(choice, &shape, &model),
+        name,
+        types: model.types().to_owned(),
+        parameters: model.parameters(),
+        weight_bytes: model.weight_bytes() as u64,
+        kernels: model.kernels().to_string(),
+        threads: model.threads(),
+        vocab: model.vocab(),
+        layers: shape.layers,
+        context: shape.context,
+        kv_bytes_per_token: model.kv_bytes_per_token(),
+    };
+    let options = EngineOptions { limits, num_blocks, block_size: BLOCK_SIZE, pace, model: info };
+    Ok(engine::start(Box::new(model), Arc::new(text), options)?)
+}
+
+/// Limits and number of KV blocks for a model of this shape.
+fn size(name: &str, shape: &LlamaConfig, config: &EngineConfig, default_seats: usize) -> Result<(Limits, usize), LaunchError> {
+    let max_model_len = match config.max_model_len {
+        Some(asked) if asked > shape.context => {
+            return Err(LaunchError::ContextTooLong { model: name.to_owned(), asked, context: shape.context });
+        }
+        Some(asked) => asked,
+        None => shape.context,
+    };
+    let max_num_seqs = config.max_num_seqs.unwrap_or(default_seats);
+    let limits = Limits {
+        max_num_seqs,
+        // A step has room for every seat's decode, whatever was asked for.
+        max_num_batched_tokens: config.max_num_batched_tokens.unwrap_or(256.max(max_num_seqs)),
+        prefill_chunk: config.prefill_chunk,
+        max_model_len,
+        max_waiting: config.max_waiting,
+        watermark: 0,
+    };
+    // Keys and values, f32, of every layer: 2 x layers x kv_heads x head_dim x 4 bytes a token.
+    let token_bytes = 2 * shape.layers as u64 * shape.kv_heads as u64 * shape.head_dim as u64 * 4;
+    let block_bytes = token_bytes * BLOCK_SIZE as u64;
+    let whole = (max_model_len.div_ceil(BLOCK_SIZE) as u64).saturating_mul(max_num_seqs as u64).max(2);
+    let blocks = match config.kv_memory {
+        Some(bytes) => bytes / block_bytes,
+        None => whole.min((DEFAULT_KV_BYTES / block_bytes).max(2)),
+    };
+    if blocks < 2 {
+        let bytes = config.kv_memory.unwrap_or(DEFAULT_KV_BYTES);
+        return Err(LaunchError::KvTooSmall { model: name.to_owned(), bytes, block: block_bytes });
+    }
+    Ok((limits, usize::try_from(blocks).unwrap_or(usize::MAX)))
+}
+
+/// A block for every seat, but never more than an eighth of a small pool.
+fn watermark(num_blocks: usize, seats: usize) -> usize {
+    seats.min(num_blocks / 8)
+}
+
+fn title(choice: &Choice, shape: &LlamaConfig, model: &Llama) -> String {
+    match choice {
+        Choice::Nano => format!("batchroom nano {}", model.types()),
+        Choice::Published(published) => published.title.to_owned(),
+        Choice::Path(_) => format!("{} {}", shape.name.clone().unwrap_or_else(|| choice.name()), model.types()),
+    }
+}
+
+impl engine::Model for Llama {
+    fn forward(&mut self, batch: &Batch) -> Result<&[f32], ForwardError> {
+        Llama::forward(self, batch).map_err(|error| ForwardError(error.to_string()))
+    }
+}
+
+/// Whether this is the model that needs no fetching.
+pub fn is_nano(info: &ModelInfo) -> bool {
+    info.name == NANO
+}

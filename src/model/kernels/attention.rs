@@ -1,0 +1,310 @@
+//! Attention of one token over the KV blocks of its sequence.
+//!
+//! Keys lie 16 positions abreast (`[block][kv head][tile of 16][dimension][16]`), so 16 scores come out of plain
+//! multiply-adds with no sum across lanes. Values lie position after position (`[block][kv head][position][dimension]`).
+//! Position p is always lane p % 16 of tile p / 16, and everything adds up in the order of positions: a result
+//! depends on the sequence alone, not on chunks, neighbours or where its blocks are.
+
+use crate::batch::BlockId;
+
+use super::simd::Simd;
+use super::vector::{LANES, Lanes, exp, sum_lanes};
+
+/// Sizes that all layers share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttentionShape {
+    /// Positions in a block: a multiple of 16.
+    pub block_size: usize,
+    pub kv_heads: usize,
+    /// Query heads for each KV head.
+    pub group: usize,
+    pub head_dim: usize,
+}
+
+impl AttentionShape {
+    /// Floats from one position's values to the next: whole vectors.
+    pub fn value_stride(&self) -> usize {
+        self.head_dim.next_multiple_of(LANES)
+    }
+
+    /// Floats of one block's keys, all KV heads.
+    pub fn key_block(&self) -> usize {
+        self.kv_heads * self.head_dim * self.block_size
+    }
+
+    /// Floats of one block's values, all KV heads.
+    pub fn value_block(&self) -> usize {
+        self.kv_heads * self.value_stride() * self.block_size
+    }
+
+    /// Where dimension 0 of a position's key lies; the next dimensions follow 16 floats apart.
+    pub fn key_at(&self, block: BlockId, slot: usize, head: usize) -> usize {
+        let tile = slot / LANES * self.head_dim * LANES;
+        block.0 as usize * self.key_block() + head * self.head_dim * self.block_size + tile + slot % LANES
+    }
+
+    /// Where a position's values begin.
+    pub fn value_at(&self, block: BlockId, slot: usize, head: usize) -> usize {
+        block.0 as usize * self.value_block() + (head * self.block_size + slot) * self.value_stride()
+    }
+}
+
+/// One layer's pages.
+#[derive(Clone, Copy)]
+pub struct KvLayer<'a> {
+    pub keys: &'a [f32],
+    pub values: &'a [f32],
+}
+
+/// A thread's memory for scores, kept from step to step.
+#[derive(Default)]
+pub struct Scratch {
+    scores: Vec<f32>,
+    sums: Vec<f32>,
+}
+
+impl Scratch {
+    /// Makes room for a group's scores over `positions`.
+    pub fn reserve(&mut self, shape: &AttentionShape, positions: usize) {
+        let scores = shape.group * positions.next_multiple_of(LANES);
+        if self.scores.len() < scores {
+            self.scores.resize(scores, 0.0);
+        }
+        let sums = shape.group * shape.value_stride();
+        if self.sums.len() < sums {
+            self.sums.resize(sums, 0.0);
+        }
+    }
+}
+
+/// The heads of KV head `head`'s group, for the token at position `count - 1`. `queries` and `out` are
+/// `[group][head_dim]`; the queries are rotated and scaled already. `scratch` has room for `count` positions.
+///
+/// # Safety
+/// The family's CPU features are there and enabled in the caller.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+pub(super) unsafe fn attend<V: Simd>(
+    shape: &AttentionShape,
+    kv: &KvLayer<'_>,
+    table: &[BlockId],
+    head: usize,
+    count: usize,
+    queries: &[f32],
+    scratch: &mut Scratch,
+    out: &mut [f32],
+) {
+    let stride = count.next_multiple_of(LANES);
+    let scores = &mut scratch.scores[..shape.group * stride];
+    let tile_at = |tile: usize| {
+        let position = tile * LANES;
+        let key = shape.key_at(table[position / shape.block_size], position % shape.block_size, head);
+        &kv.keys[key..][..shape.head_dim * LANES]
+    };
+    // SAFETY: the features are the caller's; slices are cut to what is read.
+    unsafe {
+        let tiles = stride / LANES;
+        let mut tile = 0;
+        while tile < tiles {
+            if tile + 1 < tiles {
+                score_heads::<V, 2>(shape, [tile_at(tile), tile_at(tile + 1)], queries, scores, stride, tile);
+                tile += 2;
+            } else {
+                score_heads::<V, 1>(shape, [tile_at(tile)], queries, scores, stride, tile);
+                tile += 1;
+            }
+        }
+        for scores in scores.chunks_exact_mut(stride) {
+            softmax(scores, count);
+        }
+        weigh_heads::<V>(shape, kv, table, head, count, scores, stride, &mut scratch.sums);
+    }
+    for (out, sums) in out.chunks_exact_mut(shape.head_dim).zip(scratch.sums.chunks_exact(shape.value_stride())) {
+        out.copy_from_slice(&sums[..shape.head_dim]);
+    }
+}
+
+/// Scores of `TILES` times 16 positions, for all heads of the group, up to four heads at a time.
+#[inline(always)]
+unsafe fn score_heads<V: Simd, const TILES: usize>(
+    shape: &AttentionShape,
+    keys: [&[f32]; TILES],
+    queries: &[f32],
+    scores: &mut [f32],
+    stride: usize,
+    tile: usize,
+) {
+    let mut head = 0;
+    while head < shape.group {
+        let heads = (shape.group - head).min(4);
+        let queries = &queries[head * shape.head_dim..][..heads * shape.head_dim];
+        let scores = &mut scores[head * stride..][..heads * stride];
+        // SAFETY: the features are the caller's.
+        unsafe {
+            match heads {
+                1 => score::<V, TILES, 1>(keys, queries, scores, stride, tile),
+                2 => score::<V, TILES, 2>(keys, queries, scores, stride, tile),
+                3 => score::<V, TILES, 3>(keys, queries, scores, stride, tile),
+                _ => score::<V, TILES, 4>(keys, queries, scores, stride, tile),
+            }
+        }
+        head += heads;
+    }
+}
+
+#[inline(always)]
+unsafe fn score<V: Simd, const TILES: usize, const HEADS: usize>(
+    keys: [&[f32]; TILES],
+    queries: &[f32],
+    scores: &mut [f32],
+    stride: usize,
+    tile: usize,
+) {
+    let dims = queries.len() / HEADS;
+    assert!(keys.iter().all(|keys| keys.len() >= dims * LANES) && scores.len() >= HEADS * stride);
+    assert!((tile + TILES) * LANES <= stride);
+    // SAFETY: just checked; the features are the caller's.
+    unsafe {
+        let mut sums = [[V::splat(0.0); HEADS]; TILES];
+        for dim in 0..dims {
+            for head in 0..HEADS {
+                let query = V::splat(*queries.as_ptr().add(head * dims + dim));
+                for index in 0..TILES {
+                    sums[index][head] = V::load(keys[index].as_ptr().add(dim * LANES)).mul_add(query, sums[index][head]);
+                }
+            }
+        }
+        for (index, sums) in sums.into_iter().enumerate() {
+            for (head, sum) in sums.into_iter().enumerate() {
+                sum.store(scores.as_mut_ptr().add(head * stride + (tile + index) * LANES));
+            }
+        }
+    }
+}
+
+/// Turns scores into weights that add up to one; positions from `count` on get none.
+#[inline(always)]
+fn softmax(scores: &mut [f32], count: usize) {
+    for score in &mut scores[count..] {
+        *score = f32::NEG_INFINITY;
+    }
+    let (tiles, _) = scores.as_chunks_mut::<LANES>();
+    let mut highest: Lanes = [f32::NEG_INFINITY; LANES];
+    for tile in tiles.iter() {
+        for lane in 0..LANES {
+            highest[lane] = if tile[lane] > highest[lane] { tile[lane] } else { highest[lane] };
+        }
+    }
+    let highest = highest.iter().fold(f32::NEG_INFINITY, |most, score| if *score > most { *score } else { most });
+    let mut sums: Lanes = [0.0; LANES];
+    for tile in tiles.iter_mut() {
+        for lane in 0..LANES {
+            tile[lane] = exp(tile[lane] - highest);
+            sums[lane] += tile[lane];
+        }
+    }
+    let share = 1.0 / sum_lanes(sums);
+    for score in scores.iter_mut() {
+        *score *= share;
+    }
+}
+
+/// The weighted sums of values, for all heads of the group: up to four heads by four vectors at a time.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+unsafe fn weigh_heads<V: Simd>(
+    shape: &AttentionShape,
+    kv: &KvLayer<'_>,
+    table: &[BlockId],
+    head: usize,
+    count: usize,
+    scores: &[f32],
+    stride: usize,
+    sums: &mut [f32],
+) {
+    let vectors = shape.value_stride() / LANES;
+    let pages = Pages { shape, values: kv.values, table, head, count };
+    let mut first = 0;
+    while first < shape.group {
+        let heads = (shape.group - first).min(4);
+        let scores = &scores[first * stride..][..heads * stride];
+        let sums = &mut sums[first * shape.value_stride()..][..heads * shape.value_stride()];
+        let mut vector = 0;
+        while vector < vectors {
+            let wide = match vectors - vector {
+                4.. => 4,
+                2..4 => 2,
+                _ => 1,
+            };
+            // SAFETY: the features are the caller's.
+            unsafe {
+                match (heads, wide) {
+                    (1, 1) => weigh::<V, 1, 1>(&pages, scores, stride, vector, sums),
+                    (1, 2) => weigh::<V, 1, 2>(&pages, scores, stride, vector, sums),
+                    (1, _) => weigh::<V, 1, 4>(&pages, scores, stride, vector, sums),
+                    (2, 1) => weigh::<V, 2, 1>(&pages, scores, stride, vector, sums),
+                    (2, 2) => weigh::<V, 2, 2>(&pages, scores, stride, vector, sums),
+                    (2, _) => weigh::<V, 2, 4>(&pages, scores, stride, vector, sums),
+                    (3, 1) => weigh::<V, 3, 1>(&pages, scores, stride, vector, sums),
+                    (3, 2) => weigh::<V, 3, 2>(&pages, scores, stride, vector, sums),
+                    (3, _) => weigh::<V, 3, 4>(&pages, scores, stride, vector, sums),
+                    (_, 1) => weigh::<V, 4, 1>(&pages, scores, stride, vector, sums),
+                    (_, 2) => weigh::<V, 4, 2>(&pages, scores, stride, vector, sums),
+                    (_, _) => weigh::<V, 4, 4>(&pages, scores, stride, vector, sums),
+                }
+            }
+            vector += wide;
+        }
+        first += heads;
+    }
+}
+
+/// The values of one KV head of one sequence.
+struct Pages<'a> {
+    shape: &'a AttentionShape,
+    values: &'a [f32],
+    table: &'a [BlockId],
+    head: usize,
+    count: usize,
+}
+
+#[inline(always)]
+unsafe fn weigh<V: Simd, const HEADS: usize, const WIDE: usize>(
+    pages: &Pages<'_>,
+    scores: &[f32],
+    stride: usize,
+    vector: usize,
+    out: &mut [f32],
+) {
+    let step = pages.shape.value_stride();
+    let size = pages.shape.block_size;
+    assert!(scores.len() >= HEADS * stride && pages.count <= stride);
+    assert!(out.len() >= HEADS * step && (vector + WIDE) * LANES <= step);
+    // SAFETY: just checked, and each block's slice is cut to what is read; the features are the caller's.
+    unsafe {
+        let mut sums = [[V::splat(0.0); WIDE]; HEADS];
+        for (index, block) in pages.table.iter().enumerate() {
+            let begin = index * size;
+            if begin >= pages.count {
+                break;
+            }
+            let positions = size.min(pages.count - begin);
+            let values = &pages.values[pages.shape.value_at(*block, 0, pages.head)..][..positions * step];
+            for slot in 0..positions {
+                let from = values.as_ptr().add(slot * step + vector * LANES);
+                for wide in 0..WIDE {
+                    let value = V::load(from.add(wide * LANES));
+                    for (head, sums) in sums.iter_mut().enumerate() {
+                        let weight = V::splat(*scores.as_ptr().add(head * stride + begin + slot));
+                        sums[wide] = value.mul_add(weight, sums[wide]);
+                    }
+                }
+            }
+        }
+        for (head, sums) in sums.into_iter().enumerate() {
+            for (wide, sum) in sums.into_iter().enumerate() {
+                sum.store(out.as_mut_ptr().add(head * step + (vector + wide) * LANES));
+            }
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Memory for weights and KV pages: zeroed, on page borders, committed only where it is touched.
+
+use memmap2::MmapMut;
+
+/// Memory that the machine would not give.
+#[derive(Debug, thiserror::Error)]
+#[error("{bytes} bytes for {what} could not be had ({source}): close other programs, or ask for less")]
+pub struct OutOfMemory {
+    pub what: &'static str,
+    pub bytes: usize,
+    pub source: std::io::Error,
+}
+
+/// A zeroed range of memory of its own, aligned to a page (at least 4096 bytes).
+#[derive(Debug)]
+pub struct Buffer {
+    map: MmapMut,
+    len: usize,
+}
+
+impl Buffer {
+    /// Asks for `bytes` zeroed bytes. Pages take no memory before they are written.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn zeroed(bytes: usize, what: &'static str) -> Result<Buffer, OutOfMemory> {
+        let map = MmapMut::map_anon(bytes.max(1)).map_err(|source| OutOfMemory { what, bytes, source })?;
+        // Fewer page-table misses on the long walks over the weights; only advice, so a refusal does not matter.
+        #[cfg(target_os = "linux")]
+        let _ = map.advise(memmap2::Advice::HugePage);
+        Ok(Buffer { map, len: bytes })
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.map[..self.len]
+    }
+
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.map[..self.len]
+    }
+
+    /// The same memory as floats; a rest of less than four bytes is left out.
+    pub fn floats(&self) -> &[f32] {
+        // SAFETY: every bit pattern is an f32, the lifetime is that of the borrow, and `align_to` keeps to the bounds.
+        let (head, floats, _) = unsafe { self.bytes().align_to::<f32>() };
+        debug_assert!(head.is_empty(), "a mapping begins on a page border");
+        floats
+    }
+
+    /// The same memory as floats; a rest of less than four bytes is left out.
+    pub fn floats_mut(&mut self) -> &mut [f32] {
+        // SAFETY: as in `floats`, and the borrow is exclusive.
+        let (head, floats, _) = unsafe { self.bytes_mut().align_to_mut::<f32>() };
+        debug_assert!(head.is_empty(), "a mapping begins on a page border");
+        floats
+    }
+}

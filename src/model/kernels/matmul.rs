@@ -1,0 +1,256 @@
+//! Whole multiplications: panels shared out over the threads, each read once for all rows.
+
+use super::super::pool::{Pool, WorkerPanicked};
+use super::Kernels;
+use super::activation::ActGroup;
+use super::layout::{GROUP, PANEL};
+use super::matrix::Matrix;
+use super::panels::{Inputs, Job};
+
+/// Panels that stay in the first caches while the rows pass over them.
+const BLOCK_BYTES: usize = 96 * 1024;
+
+/// Rows of inputs in the forms that weights want: 8-bit groups for quantized ones, floats for float ones.
+#[derive(Default)]
+pub struct Activations {
+    k: usize,
+    rows: usize,
+    quantized: bool,
+    floating: bool,
+    groups: Vec<ActGroup>,
+    floats: Vec<f32>,
+}
+
+impl Activations {
+    /// Sets the size and the forms that [`Activations::fill`] makes, which are those that `readers` want.
+    pub fn shape<'a>(&mut self, rows: usize, k: usize, readers: impl IntoIterator<Item = &'a Matrix>) {
+        (self.k, self.rows, self.quantized, self.floating) = (k, rows, false, false);
+        for reader in readers {
+            assert_eq!(reader.k(), k, "a reader of other rows");
+            self.quantized |= !reader.layout().is_float();
+            self.floating |= reader.layout().is_float();
+        }
+        let groups = if self.quantized { rows * (k / GROUP) } else { 0 };
+        self.groups.resize(groups, ActGroup::ZERO);
+        self.floats.resize(if self.floating { rows * k } else { 0 }, 0.0);
+    }
+
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// RMSNorm of `x`, row by row.
+    ///
+    /// # Errors
+    /// When a thread panicked.
+    pub fn normed(&mut self, pool: &Pool, kernels: Kernels, x: &[f32], weight: &[f32], eps: f32) -> Result<(), WorkerPanicked> {
+        let k = self.k;
+        if self.quantized {
+            let one = |row: usize, out: &mut [ActGroup]| kernels.rms_norm_quantize(&x[row * k..][..k], weight, eps, out);
+            pool.chunks(&mut self.groups, k / GROUP, one)?;
+        }
+        if self.floating {
+            pool.chunks(&mut self.floats, k, |row, out| kernels.rms_norm(&x[row * k..][..k], weight, eps, out))?;
+        }
+        Ok(())
+    }
+
+    /// `x` as it is.
+    ///
+    /// # Errors
+    /// When a thread panicked.
+    pub fn fill(&mut self, pool: &Pool, kernels: Kernels, x: &[f32]) -> Result<(), WorkerPanicked> {
+        let k = self.k;
+        if self.quantized {
+            pool.chunks(&mut self.groups, k / GROUP, |row, out| kernels.quantize(&x[row * k..][..k], out))?;
+        }
+        if self.floating {
+            self.floats.copy_from_slice(&x[..self.rows * k]);
+        }
+        Ok(())
+    }
+
+    fn inputs(&self, reader: &Matrix) -> Inputs<'_> {
+        assert_eq!(reader.k(), self.k, "inputs of another length");
+        if reader.layout().is_float() {
+            assert!(self.floating && self.floats.len() == self.rows * self.k);
+            Inputs::Floats(&self.floats)
+        } else {
+            assert!(self.quantized && self.groups.len() == self.rows * (self.k / GROUP));
+            Inputs::Quantized(&self.groups)
+        }
+    }
+}
+
+/// A matrix and the column of the output where its first row's result goes.
+#[derive(Clone, Copy)]
+pub struct Part<'a> {
+    pub weights: &'a Matrix,
+    pub column: usize,
+}
+
+/// Memory that threads write at places that they have agreed on.
+#[derive(Clone, Copy)]
+struct Target(*mut f32);
+
+// SAFETY: `multiply` and `gated` give every column to one thread.
+unsafe impl Sync for Target {}
+
+impl Target {
+    fn at(&self, column: usize) -> *mut f32 {
+        self.0.wrapping_add(column)
+    }
+}
+
+impl Kernels {
+    /// `out[row][column + output] (+)= inputs[row] . weights[output]` for all parts, whose columns must not overlap.
+    /// `out` is `[rows][stride]`.
+    ///
+    /// # Errors
+    /// When a thread panicked.
+    pub fn multiply(
+        self,
+        pool: &Pool,
+        parts: &[Part<'_>],
+        inputs: &Activations,
+        out: &mut [f32],
+        stride: usize,
+        add: bool,
+    ) -> Result<(), WorkerPanicked> {
+        assert!(out.len() >= inputs.rows() * stride, "room for all rows");
+        let mut columns = 0;
+        for part in parts {
+            assert!(part.column >= columns && part.column + part.weights.rows() <= stride, "parts side by side");
+            columns = part.column + part.weights.rows();
+        }
+        let target = Target(out.as_mut_ptr());
+        let total: usize = parts.iter().map(|part| part.weights.panels()).sum();
+        let threads = pool.threads();
+        pool.run(&|thread| {
+            let (begin, end) = (total * thread / threads, total * (thread + 1) / threads);
+            let mut first = 0;
+            for part in parts {
+                let count = part.weights.panels();
+                let (from, to) = (begin.clamp(first, first + count) - first, end.clamp(first, first + count) - first);
+                first += count;
+                // SAFETY: the columns of panels `from..to` are this thread's alone, and inside `out` (both checked above).
+                unsafe { self.panel_blocks(part, from, to, inputs, &target, stride, add) };
+            }
+        })
+    }
+
+    /// Panels `from..to` of one part, a cacheful at a time.
+    ///
+    /// # Safety
+    /// `target` is good for the columns of these panels in all rows, and nobody else uses them.
+    #[allow(clippy::too_many_arguments)]
+    unsafe fn panel_blocks(
+        self,
+        part: &Part<'_>,
+        from: usize,
+        to: usize,
+        inputs: &Activations,
+        target: &Target,
+        stride: usize,
+        add: bool,
+    ) {
+        let weights = part.weights;
+        let block = if inputs.rows() <= 8 { to - from } else { BLOCK_BYTES / weights.panel_bytes() }.max(1);
+        let mut panel = from;
+        while panel < to {
+            let end = (panel + block).min(to);
+            let job = Job {
+                layout: weights.layout(),
+                panels: weights.panel_range(panel..end),
+                panel_bytes: weights.panel_bytes(),
+                k: weights.k(),
+                outputs: weights.rows().min(end * PANEL) - panel * PANEL,
+                inputs: inputs.inputs(weights),
+                rows: inputs.rows(),
+                out: target.at(part.column + panel * PANEL),
+                out_stride: stride,
+                add,
+            };
+            // SAFETY: handed on.
+            unsafe { self.panels(&job) };
+            panel = end;
+        }
+    }
+
+    /// The gated feed-forward's first half: `out = silu(gate x) * (up x)`, made ready for the matrix that reads it.
+    ///
+    /// # Errors
+    /// When a thread panicked.
+    pub fn gated(
+        self,
+        pool: &Pool,
+        gate: &Matrix,
+        up: &Matrix,
+        inputs: &Activations,
+        scratch: &mut Gated,
+        out: &mut Activations,
+    ) -> Result<(), WorkerPanicked> {
+        let (rows, width) = (inputs.rows(), gate.rows());
+        assert!(up.rows() == width && out.k == width && out.rows == rows, "shapes that belong together");
+        scratch.both.resize(rows * 2 * width, 0.0);
+        let target = Target(scratch.both.as_mut_ptr());
+        let groups = ActTarget(out.groups.as_mut_ptr());
+        let floats = Target(out.floats.as_mut_ptr());
+        let (quantized, floating) = (out.quantized, out.floating);
+        // Cut at whole groups of 32 outputs, so that each thread quantizes what it made.
+        let total = width.div_ceil(GROUP);
+        let threads = pool.threads();
+        pool.run(&|thread| {
+            let (begin, end) = (total * thread / threads, total * (thread + 1) / threads);
+            let pair = GROUP / PANEL;
+            let block = if rows <= 8 { end - begin } else { BLOCK_BYTES / 2 / (gate.panel_bytes() * pair) }.max(1);
+            let mut group = begin;
+            while group < end {
+                let last = (group + block).min(end);
+                for (weights, column) in [(gate, 0), (up, width)] {
+                    let part = Part { weights, column };
+                    let (from, to) = (group * pair, (last * pair).min(weights.panels()));
+                    // SAFETY: groups, and with them panels and columns, belong to one thread each.
+                    unsafe { self.panel_blocks(&part, from, to, inputs, &target, 2 * width, false) };
+                }
+                let columns = group * GROUP..(last * GROUP).min(width);
+                for row in 0..rows {
+                    // SAFETY: the same columns of `both`, which this thread has just written, and of `out`.
+                    unsafe {
+                        let at = row * 2 * width + columns.start;
+                        let gate = std::slice::from_raw_parts_mut(target.at(at), columns.len());
+                        let up = std::slice::from_raw_parts(target.at(at + width), columns.len());
+                        self.silu_mul_in_place(gate, up);
+                        if quantized {
+                            let to = groups.at(row * (width / GROUP) + group);
+                            self.quantize(gate, std::slice::from_raw_parts_mut(to, columns.len() / GROUP));
+                        }
+                        if floating {
+                            let to = floats.at(row * width + columns.start);
+                            std::slice::from_raw_parts_mut(to, columns.len()).copy_from_slice(gate);
+                        }
+                    }
+                }
+                group = last;
+            }
+        })
+    }
+}
+
+/// Groups that threads write at places that they have agreed on.
+struct ActTarget(*mut ActGroup);
+
+// SAFETY: `gated` gives every group to one thread.
+unsafe impl Sync for ActTarget {}
+
+impl ActTarget {
+    fn at(&self, group: usize) -> *mut ActGroup {
+        self.0.wrapping_add(group)
+    }
+}
+
+/// Memory of [`Kernels::gated`], kept from step to step.
+#[derive(Default)]
+pub struct Gated {
+    both: Vec<f32>,
+}

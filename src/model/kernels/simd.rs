@@ -1,0 +1,178 @@
+//! 16 floats at a time, one implementation per kernel family, so that float matrices and attention are written once.
+//!
+//! The same operations in the same order in every family give the same bits.
+
+use half::{bf16, f16};
+
+use super::vector::{LANES, Lanes};
+
+/// 16 floats.
+///
+/// # Safety
+/// Every method needs the CPU features of its family, and must be inlined into a function that has them enabled;
+/// pointers must be good for 16 values of their kind, at any alignment.
+pub(super) trait Simd: Copy {
+    /// Rows of activations that a float tile can hold in registers.
+    const FLOAT_TILE: usize;
+    unsafe fn splat(value: f32) -> Self;
+    unsafe fn load(from: *const f32) -> Self;
+    unsafe fn load_f16(from: *const u16) -> Self;
+    unsafe fn load_bf16(from: *const u16) -> Self;
+    unsafe fn store(self, to: *mut f32);
+    unsafe fn add(self, other: Self) -> Self;
+    /// `self * factor + sum`, rounded once.
+    unsafe fn mul_add(self, factor: Self, sum: Self) -> Self;
+}
+
+/// Plain Rust.
+#[derive(Clone, Copy)]
+pub(super) struct Plain(Lanes);
+
+// SAFETY of the methods: reads and writes stay inside the 16 values that the caller vouches for.
+impl Simd for Plain {
+    const FLOAT_TILE: usize = 4;
+
+    #[inline(always)]
+    unsafe fn splat(value: f32) -> Self {
+        Plain([value; LANES])
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> Self {
+        Plain(unsafe { from.cast::<Lanes>().read_unaligned() })
+    }
+
+    #[inline(always)]
+    unsafe fn load_f16(from: *const u16) -> Self {
+        let bits = unsafe { from.cast::<[u16; LANES]>().read_unaligned() };
+        Plain(bits.map(|bits| f16::from_bits(u16::from_le(bits)).to_f32_const()))
+    }
+
+    #[inline(always)]
+    unsafe fn load_bf16(from: *const u16) -> Self {
+        let bits = unsafe { from.cast::<[u16; LANES]>().read_unaligned() };
+        Plain(bits.map(|bits| bf16::from_bits(u16::from_le(bits)).to_f32_const()))
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32) {
+        unsafe { to.cast::<Lanes>().write_unaligned(self.0) }
+    }
+
+    #[inline(always)]
+    unsafe fn add(self, other: Self) -> Self {
+        Plain(std::array::from_fn(|lane| self.0[lane] + other.0[lane]))
+    }
+
+    #[inline(always)]
+    unsafe fn mul_add(self, factor: Self, sum: Self) -> Self {
+        Plain(std::array::from_fn(|lane| self.0[lane].mul_add(factor.0[lane], sum.0[lane])))
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+pub(super) mod x86 {
+    use std::arch::x86_64::*;
+
+    use super::Simd;
+
+    /// AVX2, FMA and F16C: two halves of eight.
+    #[derive(Clone, Copy)]
+    pub(in super::super) struct Avx2(__m256, __m256);
+
+    // SAFETY of the methods: the trait's contract is the intrinsics' one.
+    impl Simd for Avx2 {
+        const FLOAT_TILE: usize = 3;
+
+        #[inline(always)]
+        unsafe fn splat(value: f32) -> Self {
+            unsafe { Avx2(_mm256_set1_ps(value), _mm256_set1_ps(value)) }
+        }
+
+        #[inline(always)]
+        unsafe fn load(from: *const f32) -> Self {
+            unsafe { Avx2(_mm256_loadu_ps(from), _mm256_loadu_ps(from.add(8))) }
+        }
+
+        #[inline(always)]
+        unsafe fn load_f16(from: *const u16) -> Self {
+            unsafe { Avx2(_mm256_cvtph_ps(_mm_loadu_si128(from.cast())), _mm256_cvtph_ps(_mm_loadu_si128(from.add(8).cast()))) }
+        }
+
+        #[inline(always)]
+        unsafe fn load_bf16(from: *const u16) -> Self {
+            unsafe {
+                let wide = |from: *const u16| {
+                    let bits = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()));
+                    _mm256_castsi256_ps(_mm256_slli_epi32::<16>(bits))
+                };
+                Avx2(wide(from), wide(from.add(8)))
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn store(self, to: *mut f32) {
+            unsafe {
+                _mm256_storeu_ps(to, self.0);
+                _mm256_storeu_ps(to.add(8), self.1);
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn add(self, other: Self) -> Self {
+            unsafe { Avx2(_mm256_add_ps(self.0, other.0), _mm256_add_ps(self.1, other.1)) }
+        }
+
+        #[inline(always)]
+        unsafe fn mul_add(self, factor: Self, sum: Self) -> Self {
+            unsafe { Avx2(_mm256_fmadd_ps(self.0, factor.0, sum.0), _mm256_fmadd_ps(self.1, factor.1, sum.1)) }
+        }
+    }
+
+    /// AVX-512F.
+    #[derive(Clone, Copy)]
+    pub(in super::super) struct Avx512(__m512);
+
+    // SAFETY of the methods: the trait's contract is the intrinsics' one.
+    impl Simd for Avx512 {
+        const FLOAT_TILE: usize = 8;
+
+        #[inline(always)]
+        unsafe fn splat(value: f32) -> Self {
+            unsafe { Avx512(_mm512_set1_ps(value)) }
+        }
+
+        #[inline(always)]
+        unsafe fn load(from: *const f32) -> Self {
+            unsafe { Avx512(_mm512_loadu_ps(from)) }
+        }
+
+        #[inline(always)]
+        unsafe fn load_f16(from: *const u16) -> Self {
+            unsafe { Avx512(_mm512_cvtph_ps(_mm256_loadu_si256(from.cast()))) }
+        }
+
+        #[inline(always)]
+        unsafe fn load_bf16(from: *const u16) -> Self {
+            unsafe {
+                let bits = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()));
+                Avx512(_mm512_castsi512_ps(_mm512_slli_epi32::<16>(bits)))
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn store(self, to: *mut f32) {
+            unsafe { _mm512_storeu_ps(to, self.0) }
+        }
+
+        #[inline(always)]
+        unsafe fn add(self, other: Self) -> Self {
+            unsafe { Avx512(_mm512_add_ps(self.0, other.0)) }
+        }
+
+        #[inline(always)]
+        unsafe fn mul_add(self, factor: Self, sum: Self) -> Self {
+            unsafe { Avx512(_mm512_fmadd_ps(self.0, factor.0, sum.0)) }
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Arithmetic over 16 lanes, written once.
+//!
+//! The functions here are inlined into one wrapper per kernel family, where the compiler turns the 16-lane loops
+//! into that family's vectors. Rust neither reorders nor contracts float operations, and `mul_add` is a fused
+//! multiply-add everywhere, so all families give the same bits.
+
+use super::activation::ActGroup;
+use super::layout::GROUP;
+
+pub(super) const LANES: usize = 16;
+pub(super) type Lanes = [f32; LANES];
+
+/// Adding this rounds a float of magnitude below 2^22 to an integer (ties to even) and leaves it in the low bits.
+const ROUNDER: f32 = 12_582_912.0;
+
+/// `value * factor` as the nearest integer; the product must be below 2^22 in magnitude.
+#[inline(always)]
+pub(super) fn round_to_int(value: f32, factor: f32) -> i32 {
+    value.mul_add(factor, ROUNDER).to_bits() as i32 - ROUNDER.to_bits() as i32
+}
+
+/// Adds up 16 lanes in a fixed tree.
+#[inline(always)]
+pub(super) fn sum_lanes(mut lanes: Lanes) -> f32 {
+    for width in [8, 4, 2, 1] {
+        for lane in 0..width {
+            lanes[lane] += lanes[lane + width];
+        }
+    }
+    lanes[0]
+}
+
+/// e to the x, within 2 units in the last place; 0 below -87, as at 88 above that.
+///
+/// Reduction by powers of two and the Taylor polynomial of degree 7 on half of ln 2 to each side.
+#[inline(always)]
+pub(super) fn exp(x: f32) -> f32 {
+    const LN2_HIGH: f32 = 0.693_145_75;
+    const LN2_LOW: f32 = 1.428_606_8e-6;
+    let capped = if x < 88.0 { x } else { 88.0 };
+    let held = if capped > -87.0 { capped } else { -87.0 };
+    let rounded = held.mul_add(std::f32::consts::LOG2_E, ROUNDER);
+    let power = rounded - ROUNDER;
+    let rest = power.mul_add(-LN2_LOW, power.mul_add(-LN2_HIGH, held));
+    let mut sum = 1.0f32 / 5040.0;
+    for term in [1.0f32 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0] {
+        sum = sum.mul_add(rest, term);
+    }
+    let scaled = f32::from_bits(sum.to_bits().wrapping_add(rounded.to_bits() << 23));
+    if capped > -87.0 { scaled } else { 0.0 }
+}
+
+/// One over the root of the mean square of `x` (plus `eps`): the factor of RMSNorm (Zhang and Sennrich, 2019).
+#[inline(always)]
+fn rms_factor(x: &[f32], eps: f32) -> f32 {
+    let mut lanes = [0.0; LANES];
+    let (chunks, rest) = x.as_chunks::<LANES>();
+    for chunk in chunks {
+        for lane in 0..LANES {
+            lanes[lane] = chunk[lane].mul_add(chunk[lane], lanes[lane]);
+        }
+    }
+    for (lane, value) in rest.iter().enumerate() {
+        lanes[lane] = value.mul_add(*value, lanes[lane]);
+    }
+    1.0 / (sum_lanes(lanes) / x.len() as f32 + eps).sqrt()
+}
+
+/// RMSNorm of one row.
+#[inline(always)]
+pub(super) fn rms_norm(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
+    let factor = rms_factor(x, eps);
+    for ((to, value), weight) in out.iter_mut().zip(x).zip(weight) {
+        *to = value * factor * weight;
+    }
+}
+
+/// RMSNorm of one row, quantized on the way. `x` is a whole number of groups.
+#[inline(always)]
+pub(super) fn rms_norm_quantize(x: &[f32], weight: &[f32], eps: f32, out: &mut [ActGroup]) {
+    let factor = rms_factor(x, eps);
+    let (values, _) = x.as_chunks::<GROUP>();
+    let (weights, _) = weight.as_chunks::<GROUP>();
+    for ((to, values), weights) in out.iter_mut().zip(values).zip(weights) {
+        let mut normed = [0.0; GROUP];
+        for index in 0..GROUP {
+            normed[index] = values[index] * factor * weights[index];
+        }
+        *to = ActGroup::quantize(&normed);
+    }
+}
+
+/// Quantizes one row of a whole number of groups.
+#[inline(always)]
+pub(super) fn quantize(x: &[f32], out: &mut [ActGroup]) {
+    for (to, values) in out.iter_mut().zip(x.as_chunks::<GROUP>().0) {
+        *to = ActGroup::quantize(values);
+    }
+}
+
+/// `gate = silu(gate) * up`, where silu(x) = x / (1 + e^-x).
+#[inline(always)]
+pub(super) fn silu_mul(gate: &mut [f32], up: &[f32]) {
+    for (gate, up) in gate.iter_mut().zip(up) {
+        *gate = *gate / (1.0 + exp(-*gate)) * up;
+    }
+}
+
+/// Turns neighbouring pairs by the angles whose cosines and sines are given: rotary positions (Su et al., 2021) for weights
+/// whose query and key rows are interleaved, as GGUF has them for Llama. Dimensions past the pairs stay.
+#[inline(always)]
+pub(super) fn rotate(x: &mut [f32], cos: &[f32], sin: &[f32], factor: f32) {
+    let (pairs, _) = x.as_chunks_mut::<2>();
+    for ((pair, cos), sin) in pairs.iter_mut().zip(cos).zip(sin) {
+        let [a, b] = *pair;
+        *pair = [a * cos - b * sin, a * sin + b * cos];
+    }
+    for value in x.iter_mut() {
+        *value *= factor;
+    }
+}
+
+/// [`exp`] of every element.
+#[inline(always)]
+pub(super) fn exp_all(x: &mut [f32]) {
+    for value in x {
+        *value = exp(*value);
+    }
+}

@@ -1,0 +1,172 @@
+//! One forward pass.
+
+use crate::batch::Batch;
+
+use super::super::error::ModelError;
+use super::super::kernels::{Activations, AttentionScratch, Gated, Kernels, KvCache, OutOfMemory, Part, Pool};
+use super::Llama;
+use super::config::LlamaConfig;
+use super::plan::Token;
+use super::weights::{Layer, Weights};
+
+/// Memory of a step, kept for the next.
+#[derive(Default)]
+pub(super) struct Buffers {
+    /// The residual stream, `[tokens][embedding]`.
+    residual: Vec<f32>,
+    /// Cosines, then sines, of each token's rotations, `[tokens][2][rope_dim / 2]`.
+    angles: Vec<f32>,
+    /// Queries, keys, values, `[tokens][(heads + 2 * kv_heads) * head_dim]`.
+    qkv: Vec<f32>,
+    /// What attention gives, `[tokens][heads * head_dim]`.
+    attended: Vec<f32>,
+    scratch: Vec<AttentionScratch>,
+    inputs: Activations,
+    inner: Activations,
+    gated: Gated,
+    logits: Vec<f32>,
+}
+
+/// Grows (or shrinks, keeping its memory) a buffer.
+fn resize(buffer: &mut Vec<f32>, len: usize) -> Result<(), OutOfMemory> {
+    let missing = len.saturating_sub(buffer.len());
+    let refused = |_| OutOfMemory { what: "a step's numbers", bytes: len * 4, source: std::io::ErrorKind::OutOfMemory.into() };
+    buffer.try_reserve(missing).map_err(refused)?;
+    buffer.resize(len, 0.0);
+    Ok(())
+}
+
+impl Llama {
+    pub(super) fn compute(&mut self, batch: &Batch, all: bool) -> Result<&[f32], ModelError> {
+        let Llama { config, weights, kernels, pool, kv, plan, buffers } = self;
+        plan.build(batch, config, kv, all)?;
+        if plan.tokens.is_empty() {
+            return Ok(&[]);
+        }
+        buffers.prepare(config, pool, kv, &plan.tokens)?;
+        resize(&mut buffers.logits, plan.wanted.len() * config.vocab)?;
+        let step = Step { config, weights, kernels: *kernels, pool, batch, tokens: &plan.tokens };
+        step.begin(buffers)?;
+        for (index, layer) in weights.layers.iter().enumerate() {
+            step.attention(buffers, kv, index, layer)?;
+            step.feed_forward(buffers, layer)?;
+        }
+        step.logits(buffers, &plan.wanted)?;
+        Ok(&buffers.logits)
+    }
+}
+
+impl Buffers {
+    fn prepare(&mut self, config: &LlamaConfig, pool: &Pool, kv: &KvCache, tokens: &[Token]) -> Result<(), OutOfMemory> {
+        resize(&mut self.residual, tokens.len() * config.embedding)?;
+        resize(&mut self.angles, tokens.len() * config.rope_dim)?;
+        resize(&mut self.qkv, tokens.len() * (config.heads + 2 * config.kv_heads) * config.head_dim)?;
+        resize(&mut self.attended, tokens.len() * config.heads * config.head_dim)?;
+        let longest = tokens.iter().map(|token| token.position + 1).max().unwrap_or(0);
+        self.scratch.resize_with(pool.threads(), AttentionScratch::default);
+        for scratch in &mut self.scratch {
+            scratch.reserve(kv.shape(), longest);
+        }
+        Ok(())
+    }
+}
+
+/// What stays the same through a step.
+struct Step<'a> {
+    config: &'a LlamaConfig,
+    weights: &'a Weights,
+    kernels: Kernels,
+    pool: &'a Pool,
+    batch: &'a Batch,
+    tokens: &'a [Token],
+}
+
+impl Step<'_> {
+    /// Embeddings and rotations.
+    fn begin(&self, buffers: &mut Buffers) -> Result<(), ModelError> {
+        let (embedding, tokens) = (&self.weights.embedding, self.tokens);
+        self.pool.chunks(&mut buffers.residual, self.config.embedding, |index, out| {
+            embedding.row(tokens[index].id as usize, out);
+        })?;
+        if self.config.rope_dim > 0 {
+            self.pool.chunks(&mut buffers.angles, self.config.rope_dim, |index, out| {
+                let (cos, sin) = out.split_at_mut(self.config.rope_dim / 2);
+                for ((cos, sin), frequency) in cos.iter_mut().zip(sin).zip(&self.weights.frequencies) {
+                    let angle = f64::from(tokens[index].position as f32 * frequency);
+                    (*cos, *sin) = (angle.cos() as f32, angle.sin() as f32);
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Attention and its residual.
+    fn attention(&self, buffers: &mut Buffers, kv: &mut KvCache, index: usize, layer: &Layer) -> Result<(), ModelError> {
+        let Buffers { residual, angles, qkv, attended, scratch, inputs, .. } = buffers;
+        let (config, kernels, pool, tokens) = (self.config, self.kernels, self.pool, self.tokens);
+        let (dim, heads, kv_heads) = (config.head_dim, config.heads, config.kv_heads);
+        let width = (heads + 2 * kv_heads) * dim;
+
+        inputs.shape(tokens.len(), config.embedding, [&layer.query, &layer.key, &layer.value]);
+        inputs.normed(pool, kernels, residual, &layer.attention_norm, config.rms_eps)?;
+        let parts = [(&layer.query, 0), (&layer.key, heads * dim), (&layer.value, (heads + kv_heads) * dim)];
+        let parts = parts.map(|(weights, column)| Part { weights, column });
+        kernels.multiply(pool, &parts, inputs, qkv, width, false)?;
+
+        let writer = kv.writer(index);
+        let scale = 1.0 / (dim as f32).sqrt();
+        pool.chunks(qkv, width, |index, row| {
+            let (cos, sin) = angles[index * config.rope_dim..][..config.rope_dim].split_at(config.rope_dim / 2);
+            let (queries, rest) = row.split_at_mut(heads * dim);
+            let (keys, values) = rest.split_at_mut(kv_heads * dim);
+            queries.chunks_exact_mut(dim).for_each(|head| kernels.rotate(head, cos, sin, scale));
+            keys.chunks_exact_mut(dim).for_each(|head| kernels.rotate(head, cos, sin, 1.0));
+            // SAFETY: the plan has made sure that no two tokens of a batch have one slot.
+            unsafe { writer.write(tokens[index].slot, keys, values) };
+        })?;
+
+        let (layer_kv, shape) = (kv.layer(index), kv.shape());
+        let group = shape.group * dim;
+        pool.chunks_with(attended, group, scratch, |task, out, scratch| {
+            let (index, head) = (task / kv_heads, task % kv_heads);
+            let token = &tokens[index];
+            let table = self.batch.row_blocks(&self.batch.rows[token.row]);
+            let queries = &qkv[index * width + head * group..][..group];
+            kernels.attend(shape, &layer_kv, table, head, token.position + 1, queries, scratch, out);
+        })?;
+
+        inputs.shape(tokens.len(), heads * dim, [&layer.output]);
+        inputs.fill(pool, kernels, attended)?;
+        let parts = [Part { weights: &layer.output, column: 0 }];
+        Ok(kernels.multiply(pool, &parts, inputs, residual, config.embedding, true)?)
+    }
+
+    /// The gated feed-forward and its residual.
+    fn feed_forward(&self, buffers: &mut Buffers, layer: &Layer) -> Result<(), ModelError> {
+        let Buffers { residual, inputs, inner, gated, .. } = buffers;
+        let (config, kernels, pool) = (self.config, self.kernels, self.pool);
+        inputs.shape(self.tokens.len(), config.embedding, [&layer.gate, &layer.up]);
+        inputs.normed(pool, kernels, residual, &layer.feed_forward_norm, config.rms_eps)?;
+        inner.shape(self.tokens.len(), config.feed_forward, [&layer.down]);
+        kernels.gated(pool, &layer.gate, &layer.up, inputs, gated, inner)?;
+        let parts = [Part { weights: &layer.down, column: 0 }];
+        Ok(kernels.multiply(pool, &parts, inner, residual, config.embedding, true)?)
+    }
+
+    /// The last norm and the output matrix, for the tokens that are wanted.
+    fn logits(&self, buffers: &mut Buffers, wanted: &[usize]) -> Result<(), ModelError> {
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let Buffers { residual, inputs, logits, .. } = buffers;
+        let (embedding, output) = (self.config.embedding, self.weights.output());
+        // Moved to the front: `wanted` ascends, so nothing is overwritten before it has moved.
+        for (to, from) in wanted.iter().enumerate() {
+            residual.copy_within(from * embedding..(from + 1) * embedding, to * embedding);
+        }
+        inputs.shape(wanted.len(), embedding, [output]);
+        inputs.normed(self.pool, self.kernels, residual, &self.weights.output_norm, self.config.rms_eps)?;
+        let parts = [Part { weights: output, column: 0 }];
+        Ok(self.kernels.multiply(self.pool, &parts, inputs, logits, self.config.vocab, false)?)
+    }
+}

@@ -1,0 +1,143 @@
+//! The Llama family (SmolLM2, Llama, TinyLlama): one forward pass over the rows of a batch.
+//!
+//! RMSNorm, rotary positions, grouped-query attention over paged keys and values, gated feed-forward with SiLU
+//! (Touvron et al., 2023). A token's logits depend on its sequence and the weights, and on nothing else: every
+//! number is computed in one order, whatever the batch, its chunks, the threads or the kernels.
+
+mod config;
+mod forward;
+mod plan;
+mod weights;
+
+use crate::batch::{Batch, BlockId};
+
+use super::error::ModelError;
+use super::gguf::GgufFile;
+use super::kernels::{AttentionShape, KernelKind, Kernels, KvCache, OutOfMemory, Pool};
+pub use config::LlamaConfig;
+use forward::Buffers;
+use plan::StepPlan;
+use weights::Weights;
+
+/// How to run a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModelOptions {
+    /// Compute threads, the calling one included.
+    pub threads: usize,
+    /// None: what `BATCHROOM_KERNELS` names, or the fastest.
+    pub kernels: Option<KernelKind>,
+    /// Positions in a KV block: a multiple of 16.
+    pub block_size: usize,
+    /// KV blocks.
+    pub num_blocks: usize,
+}
+
+/// A loaded model with its KV memory.
+pub struct Llama {
+    config: LlamaConfig,
+    weights: Weights,
+    kernels: Kernels,
+    pool: Pool,
+    kv: KvCache,
+    plan: StepPlan,
+    buffers: Buffers,
+}
+
+impl Llama {
+    /// Checks and repacks the weights and sets up the KV memory.
+    ///
+    /// # Errors
+    /// When the file is not a Llama, is incomplete or of a type that cannot be computed with, when the kernels asked for
+    /// cannot run here, or when there is no memory.
+    pub fn load(file: &GgufFile, options: ModelOptions) -> Result<Llama, ModelError> {
+        let config = LlamaConfig::read(file)?;
+        let kernels = Kernels::select(options.kernels)?;
+        if options.block_size == 0 || options.block_size > 1024 || !options.block_size.is_multiple_of(16) {
+            return Err(ModelError::BlockSize(options.block_size));
+        }
+        let no_thread = |source| OutOfMemory { what: "a compute thread", bytes: 0, source };
+        let pool = Pool::new(options.threads.clamp(1, 1024)).map_err(no_thread)?;
+        let weights = weights::load(file, &config, &pool)?;
+        let shape = AttentionShape {
+            block_size: options.block_size,
+            kv_heads: config.kv_heads,
+            group: config.heads / config.kv_heads,
+            head_dim: config.head_dim,
+        };
+        let kv = KvCache::new(shape, config.layers, options.num_blocks)?;
+        Ok(Llama { config, weights, kernels, pool, kv, plan: StepPlan::default(), buffers: Buffers::default() })
+    }
+
+    /// Computes a batch. Returns the logits of the rows that sample, `[num_sampled][vocab]`, in row order.
+    ///
+    /// # Errors
+    /// When the batch does not fit the model or its KV memory (nothing has been computed then), or memory runs out.
+    pub fn forward(&mut self, batch: &Batch) -> Result<&[f32], ModelError> {
+        self.compute(batch, false)
+    }
+
+    /// Computes a batch. Returns the logits at every token, `[tokens][vocab]`, in the batch's order.
+    ///
+    /// # Errors
+    /// As [`Llama::forward`].
+    pub fn forward_all(&mut self, batch: &Batch) -> Result<&[f32], ModelError> {
+        self.compute(batch, true)
+    }
+
+    /// Copies one KV block's contents to another.
+    ///
+    /// # Errors
+    /// When there is no such block.
+    pub fn copy_block(&mut self, from: BlockId, to: BlockId) -> Result<(), ModelError> {
+        let blocks = self.kv.blocks();
+        if from.0 as usize >= blocks || to.0 as usize >= blocks {
+            return Err(ModelError::BadBatch(format!("copy of block {} to {}, and there are {blocks}", from.0, to.0)));
+        }
+        self.kv.copy_block(from, to);
+        Ok(())
+    }
+
+    pub fn config(&self) -> &LlamaConfig {
+        &self.config
+    }
+
+    pub fn vocab(&self) -> usize {
+        self.config.vocab
+    }
+
+    /// Number of parameters in the file.
+    pub fn parameters(&self) -> u64 {
+        self.weights.parameters
+    }
+
+    /// Bytes of weights that one step reads, whatever the number of rows.
+    pub fn weight_bytes(&self) -> usize {
+        self.weights.bytes_per_step()
+    }
+
+    /// Types of the weights, most bytes first, for instance `Q4_1 + Q8_0`.
+    pub fn types(&self) -> &str {
+        &self.weights.types
+    }
+
+    pub fn kernels(&self) -> KernelKind {
+        self.kernels.kind()
+    }
+
+    pub fn threads(&self) -> usize {
+        self.pool.threads()
+    }
+
+    pub fn block_size(&self) -> usize {
+        self.kv.shape().block_size
+    }
+
+    pub fn num_blocks(&self) -> usize {
+        self.kv.blocks()
+    }
+
+    /// Bytes of keys and values of one position, all layers.
+    pub fn kv_bytes_per_token(&self) -> usize {
+        self.kv.block_bytes() / self.block_size()
+    }
+}

@@ -1,0 +1,89 @@
+//! A batch, checked: what each of its tokens is, where it stands, and where its keys and values go.
+
+use crate::batch::{Batch, Row};
+
+use super::super::error::ModelError;
+use super::super::kernels::{KvCache, Slot};
+use super::config::LlamaConfig;
+
+/// One token of a batch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Token {
+    pub id: u32,
+    /// Its row's number in the batch.
+    pub row: usize,
+    pub position: usize,
+    pub slot: Slot,
+}
+
+/// The checked batch. Kept from step to step, so that its memory is.
+#[derive(Default)]
+pub(super) struct StepPlan {
+    pub tokens: Vec<Token>,
+    /// Indices of the tokens whose logits are wanted.
+    pub wanted: Vec<usize>,
+    /// For each slot of the cache, the last step that wrote it.
+    written: Vec<u32>,
+    step: u32,
+}
+
+impl StepPlan {
+    /// Checks `batch` against the model and the cache.
+    ///
+    /// # Errors
+    /// When a row is empty or out of its lists, a token or a block does not exist, a position is past the context, a
+    /// table is too short, or two tokens would be written to one place.
+    pub fn build(&mut self, batch: &Batch, config: &LlamaConfig, kv: &KvCache, all: bool) -> Result<(), ModelError> {
+        self.tokens.clear();
+        self.wanted.clear();
+        self.written.resize(kv.blocks() * kv.shape().block_size, 0);
+        self.step = self.step.checked_add(1).unwrap_or_else(|| {
+            self.written.fill(0);
+            1
+        });
+        for (index, row) in batch.rows.iter().enumerate() {
+            self.add_row(batch, index, row, config, kv)
+                .map_err(|what| ModelError::BadBatch(format!("row {index} ({}) {what}", row.id)))?;
+            let (first, end) = (self.tokens.len() - row.len(), self.tokens.len());
+            match (all, row.samples) {
+                (true, _) => self.wanted.extend(first..end),
+                (false, true) => self.wanted.push(end - 1),
+                (false, false) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn add_row(&mut self, batch: &Batch, index: usize, row: &Row, config: &LlamaConfig, kv: &KvCache) -> Result<(), String> {
+        let size = kv.shape().block_size;
+        let ids = batch.tokens.get(row.tokens.clone()).filter(|ids| !ids.is_empty());
+        let ids = ids.ok_or_else(|| format!("has the tokens {:?} of {}", row.tokens, batch.tokens.len()))?;
+        let table = batch.blocks.get(row.blocks.clone());
+        let table = table.ok_or_else(|| format!("has the blocks {:?} of {}", row.blocks, batch.blocks.len()))?;
+        let end = row.start.checked_add(ids.len()).filter(|end| *end <= config.context);
+        let end = end.ok_or_else(|| format!("reaches {} + {} positions of {}", row.start, ids.len(), config.context))?;
+        let needed = end.div_ceil(size);
+        if table.len() < needed {
+            return Err(format!("has {} blocks and needs {needed} for {end} positions", table.len()));
+        }
+        if let Some(block) = table[..needed].iter().find(|block| block.0 as usize >= kv.blocks()) {
+            return Err(format!("has block {} of {}", block.0, kv.blocks()));
+        }
+        for (offset, id) in ids.iter().enumerate() {
+            if *id as usize >= config.vocab {
+                return Err(format!("has token {id}, and the vocabulary has {}", config.vocab));
+            }
+            let position = row.start + offset;
+            let slot = Slot { block: table[position / size], slot: position % size };
+            let mark = &mut self.written[slot.block.0 as usize * size + slot.slot];
+            if std::mem::replace(mark, self.step) == self.step {
+                return Err(format!(
+                    "writes position {position} into block {}, slot {}, like another token",
+                    slot.block.0, slot.slot
+                ));
+            }
+            self.tokens.push(Token { id: *id, row: index, position, slot });
+        }
+        Ok(())
+    }
+}
