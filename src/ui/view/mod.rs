@@ -1,0 +1,1 @@
+//! Drawing: one file a pane or panel, all of them pure.
