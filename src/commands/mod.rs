@@ -31,7 +31,7 @@ async fn choose(model: Option<&str>) -> anyhow::Result<Choice> {
 }
 
 /// Fetches unless it is there. Ctrl-C drops the fetch, which cleans up after itself.
-async fn fetch_with_bar(model: &'static Published) -> anyhow::Result<std::path::PathBuf> {
+pub async fn fetch_with_bar(model: &'static Published) -> anyhow::Result<std::path::PathBuf> {
     if let Some(path) = hub::cached(model) {
         return Ok(path);
     }

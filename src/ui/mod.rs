@@ -3,8 +3,13 @@
 pub mod editor;
 pub mod format;
 pub mod keymap;
+pub mod params;
 pub mod people;
+pub mod run;
+pub mod state;
+mod terminal;
 pub mod text;
 pub mod theme;
 pub mod transcript;
+pub mod update;
 pub mod view;

@@ -295,6 +295,11 @@ impl Transcript {
         self.scroll == Scroll::Follow
     }
 
+    /// Columns of text, without the gutter.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
     pub fn rows(&self) -> usize {
         self.rows
     }

@@ -1,1 +1,14 @@
 //! Drawing: one file a pane or panel, all of them pure.
+
+pub mod charts;
+pub mod header;
+pub mod kv;
+pub mod layout;
+pub mod notes;
+pub mod pane;
+mod panel;
+pub mod popup;
+pub mod screen;
+pub mod status;
+pub mod timeline;
+pub mod users;

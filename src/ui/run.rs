@@ -1,0 +1,427 @@
+//! The event loop: input, signals, the engine's news and the clock in; effects and frames out.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossterm::event::{Event as TermEvent, EventStream, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use futures_util::{FutureExt, StreamExt};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
+
+use super::state::{Options, State};
+use super::terminal::Screen;
+use super::update::{Effect, Msg, update};
+use super::view::screen;
+use crate::batch::{RequestId, UserId};
+use crate::engine::{EngineHandle, Event, Snapshot};
+use crate::hub::Progress;
+
+/// What the screen needs from the world beside an engine.
+pub trait Services: Send + Sync + 'static {
+    /// Loads a model by name and starts an engine for it. Blocks.
+    fn launch(&self, model: &str) -> anyhow::Result<EngineHandle>;
+
+    /// Brings the better model into the cache. Dropping the future stops it cleanly.
+    fn fetch(&self, progress: watch::Sender<Progress>) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+}
+
+/// A burst of keys longer than this that ends with Enter may be the first part of a paste.
+const BURST: usize = 24;
+/// How long the rest of such a paste may take to come.
+const PASTE_GAP: Duration = Duration::from_millis(15);
+/// Input events taken in one turn at most, so that drawing gets its turn.
+const TURN: usize = 4096;
+
+/// Opens the screen on an engine and stays until the person leaves.
+pub async fn run(engine: EngineHandle, services: Arc<dyn Services>, options: Options, seed: u64) -> anyhow::Result<ExitCode> {
+    let fps = options.fps.max(1);
+    let snapshots = engine.snapshots();
+    let first = snapshots.borrow().clone();
+    let mut signals = Signals::listen()?;
+    let screen = Screen::take()?;
+    let mut app = App {
+        state: State::new(options, first, seed),
+        engine,
+        snapshots,
+        services,
+        screen,
+        requests: HashMap::new(),
+        fetch: None,
+        launch: None,
+        opened: Instant::now(),
+        frame: Duration::from_secs(1) / fps,
+        next_frame: Instant::now(),
+        dirty: true,
+        leave: None,
+    };
+    let mut input = EventStream::new();
+    while app.leave.is_none() {
+        app.turn(&mut input, &mut signals).await?;
+        if app.dirty && Instant::now() >= app.next_frame && app.leave.is_none() {
+            app.draw()?;
+        }
+    }
+    app.engine.shutdown(Duration::ZERO);
+    Ok(ExitCode::from(app.leave.unwrap_or(0)))
+}
+
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+    stop: Signal,
+    go_on: Signal,
+}
+
+impl Signals {
+    fn listen() -> std::io::Result<Signals> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+            stop: signal(SignalKind::from_raw(libc::SIGTSTP))?,
+            go_on: signal(SignalKind::from_raw(libc::SIGCONT))?,
+        })
+    }
+}
+
+/// A request of a pane, as long as its answer is not over.
+struct Request {
+    id: RequestId,
+    events: mpsc::Receiver<Event>,
+}
+
+struct Fetch {
+    progress: watch::Receiver<Progress>,
+    task: JoinHandle<Result<(), String>>,
+}
+
+struct App {
+    state: State,
+    engine: EngineHandle,
+    snapshots: watch::Receiver<Arc<Snapshot>>,
+    services: Arc<dyn Services>,
+    screen: Screen,
+    requests: HashMap<UserId, Request>,
+    fetch: Option<Fetch>,
+    launch: Option<JoinHandle<anyhow::Result<EngineHandle>>>,
+    opened: Instant,
+    frame: Duration,
+    next_frame: Instant,
+    dirty: bool,
+    /// Exit code.
+    leave: Option<u8>,
+}
+
+impl App {
+    /// Waits for whatever comes first, input before all else, and takes it in.
+    async fn turn(&mut self, input: &mut EventStream, signals: &mut Signals) -> anyhow::Result<()> {
+        let frame_due = async {
+            match self.dirty {
+                true => sleep_until(self.next_frame).await,
+                false => std::future::pending().await,
+            }
+        };
+        let notice_over = async {
+            match &self.state.notice {
+                Some(notice) => sleep_until(self.opened + notice.until).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            _ = signals.terminate.recv() => self.leave = Some(128 + 15),
+            _ = signals.interrupt.recv() => self.leave = Some(128 + 2),
+            _ = signals.hang_up.recv() => self.leave = Some(128 + 1),
+            _ = signals.stop.recv() => self.suspend(false)?,
+            _ = signals.go_on.recv() => {
+                self.screen.take_again()?;
+                self.dirty = true;
+            }
+            event = input.next() => self.input(event, input).await?,
+            Ok(()) = self.snapshots.changed() => self.news(),
+            result = finished(&mut self.launch) => self.launched(result),
+            progress = fetching(&mut self.fetch) => self.fetched(progress),
+            () = frame_due => {}
+            () = notice_over => self.take(Msg::Tick),
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, msg: Msg) {
+        self.dirty = true;
+        let now = self.opened.elapsed();
+        for effect in update(&mut self.state, msg, now) {
+            self.carry_out(effect);
+        }
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::Submit { user, messages, sampling } => {
+                let (id, events) = self.engine.chat(user, &messages, sampling);
+                self.requests.insert(user, Request { id, events });
+                // A refusal is there at once, and no snapshot will bring it.
+                self.hear(user);
+            }
+            Effect::Cancel(user) => {
+                if let Some(request) = self.requests.get(&user) {
+                    self.engine.cancel(request.id);
+                }
+            }
+            Effect::Abandon(user) => {
+                if let Some(request) = self.requests.remove(&user) {
+                    self.engine.cancel(request.id);
+                }
+            }
+            Effect::Pause(paused) => self.engine.pause(paused),
+            Effect::Step(steps) => self.engine.step(steps),
+            Effect::SetPace(pace) => self.engine.set_pace(pace),
+            Effect::Fetch => {
+                let (sender, progress) = watch::channel(Progress::default());
+                self.fetch = Some(Fetch { progress, task: tokio::spawn(self.services.fetch(sender)) });
+            }
+            Effect::CancelFetch => {
+                if let Some(fetch) = self.fetch.take() {
+                    fetch.task.abort();
+                }
+            }
+            Effect::Switch(model) => {
+                let services = self.services.clone();
+                self.launch = Some(tokio::task::spawn_blocking(move || services.launch(&model)));
+            }
+            Effect::Redraw => {
+                let _ = self.screen.forget();
+            }
+            Effect::Suspend => {
+                if let Err(error) = self.suspend(true) {
+                    tracing::error!(%error, "the terminal cannot be taken again");
+                    self.leave = Some(1);
+                }
+            }
+            Effect::Quit => self.leave = Some(0),
+        }
+    }
+
+    fn suspend(&mut self, whole_group: bool) -> std::io::Result<()> {
+        self.dirty = true;
+        self.screen.suspend(whole_group)
+    }
+
+    /// One event and whatever came with it: a burst with line ends inside is a paste, bracketed or not.
+    async fn input(&mut self, first: Option<std::io::Result<TermEvent>>, input: &mut EventStream) -> anyhow::Result<()> {
+        let mut burst = Vec::new();
+        let mut next = Some(first);
+        while let Some(event) = next {
+            match event {
+                Some(Ok(event)) => burst.push(event),
+                // The terminal is gone.
+                Some(Err(_)) | None => {
+                    self.leave = Some(128 + 1);
+                    return Ok(());
+                }
+            }
+            next = if burst.len() >= TURN {
+                None
+            } else if burst.len() > BURST && burst.last().is_some_and(is_enter) {
+                tokio::time::timeout(PASTE_GAP, input.next()).await.ok()
+            } else {
+                input.next().now_or_never()
+            };
+        }
+        for msg in into_messages(burst) {
+            match msg {
+                Some(msg) => self.take(msg),
+                // A new size: ratatui asks for it when it draws.
+                None => self.dirty = true,
+            }
+        }
+        Ok(())
+    }
+
+    /// The newest snapshot, and the events that came with it.
+    fn news(&mut self) {
+        let snapshot = self.snapshots.borrow_and_update().clone();
+        self.take(Msg::Snapshot(snapshot));
+        let users: Vec<UserId> = self.requests.keys().copied().collect();
+        users.into_iter().for_each(|user| self.hear(user));
+    }
+
+    fn hear(&mut self, user: UserId) {
+        loop {
+            let Some(request) = self.requests.get_mut(&user) else { return };
+            match request.events.try_recv() {
+                Ok(event) => {
+                    if matches!(event, Event::Finished(_) | Event::Rejected(_)) {
+                        self.requests.remove(&user);
+                    }
+                    self.take(Msg::Engine(user, event));
+                }
+                Err(mpsc::error::TryRecvError::Empty) => return,
+                Err(mpsc::error::TryRecvError::Disconnected) => {
+                    self.requests.remove(&user);
+                    self.take(Msg::Lost(user));
+                }
+            }
+        }
+    }
+
+    /// A new engine takes over; what the old one was still answering ends where it is.
+    fn launched(&mut self, result: Result<anyhow::Result<EngineHandle>, tokio::task::JoinError>) {
+        self.launch = None;
+        let engine = match result {
+            Ok(Ok(engine)) => engine,
+            Ok(Err(error)) => return self.take(Msg::Switched(Err(format!("{error:#}")))),
+            Err(error) => return self.take(Msg::Switched(Err(error.to_string()))),
+        };
+        self.engine.shutdown(Duration::ZERO);
+        for (user, mut request) in std::mem::take(&mut self.requests) {
+            while let Ok(event) = request.events.try_recv() {
+                self.take(Msg::Engine(user, event));
+            }
+            if self.state.pane_of(user).is_some_and(|pane| pane.live) {
+                self.take(Msg::Engine(user, stopped()));
+            }
+        }
+        self.snapshots = engine.snapshots();
+        self.engine = engine;
+        let snapshot = self.snapshots.borrow_and_update().clone();
+        let name = snapshot.model.name.clone();
+        self.take(Msg::Snapshot(snapshot));
+        self.take(Msg::Switched(Ok(name)));
+    }
+
+    fn fetched(&mut self, news: FetchNews) {
+        match news {
+            FetchNews::Progress(progress) => self.take(Msg::Fetch(progress)),
+            FetchNews::Done(result) => {
+                self.fetch = None;
+                self.take(Msg::Fetched(result));
+            }
+        }
+    }
+
+    fn draw(&mut self) -> anyhow::Result<()> {
+        let size = self.screen.size()?;
+        let area = ratatui::layout::Rect::new(0, 0, size.width, size.height);
+        screen::measure(&mut self.state, area);
+        let state = &self.state;
+        self.screen.draw(|frame| {
+            let area = frame.area();
+            if let Some(cursor) = screen::draw(frame.buffer_mut(), area, state) {
+                frame.set_cursor_position(cursor);
+            }
+        })?;
+        self.dirty = false;
+        self.next_frame = Instant::now() + self.frame;
+        Ok(())
+    }
+}
+
+/// The end of an answer whose engine was replaced.
+fn stopped() -> Event {
+    Event::Finished(crate::engine::Finished {
+        reason: crate::engine::FinishReason::Cancelled,
+        text: String::new(),
+        message: None,
+        prompt_tokens: 0,
+        generated_tokens: 0,
+        ttft: None,
+        tokens_per_s: None,
+        preemptions: 0,
+    })
+}
+
+async fn finished(
+    launch: &mut Option<JoinHandle<anyhow::Result<EngineHandle>>>,
+) -> Result<anyhow::Result<EngineHandle>, tokio::task::JoinError> {
+    match launch {
+        Some(task) => task.await,
+        None => std::future::pending().await,
+    }
+}
+
+enum FetchNews {
+    Progress(Progress),
+    Done(Result<(), String>),
+}
+
+async fn fetching(fetch: &mut Option<Fetch>) -> FetchNews {
+    let Some(fetch) = fetch else { return std::future::pending().await };
+    tokio::select! {
+        Ok(()) = fetch.progress.changed() => FetchNews::Progress(fetch.progress.borrow_and_update().clone()),
+        result = &mut fetch.task => FetchNews::Done(result.unwrap_or_else(|error| Err(error.to_string()))),
+    }
+}
+
+fn is_enter(event: &TermEvent) -> bool {
+    matches!(event, TermEvent::Key(KeyEvent { code: KeyCode::Enter, modifiers: KeyModifiers::NONE, .. }))
+}
+
+/// The character that a key types, line ends included.
+fn typed(event: &TermEvent) -> Option<char> {
+    match event {
+        TermEvent::Key(key) if key.kind != KeyEventKind::Release => match (key.code, key.modifiers) {
+            (KeyCode::Char(c), KeyModifiers::NONE | KeyModifiers::SHIFT) => Some(c),
+            (KeyCode::Enter, KeyModifiers::NONE) => Some('\n'),
+            // A line feed in an unbracketed paste.
+            (KeyCode::Char('j'), KeyModifiers::CONTROL) => Some('\n'),
+            (KeyCode::Tab, KeyModifiers::NONE) => Some('\t'),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Events as messages; None is a new size. Text with line ends inside that came in one burst is one paste.
+fn into_messages(burst: Vec<TermEvent>) -> Vec<Option<Msg>> {
+    let text: Option<String> = burst.iter().map(typed).collect();
+    if let Some(text) = text {
+        let body = text.trim_end_matches('\n');
+        let lines_inside = body.contains('\n') && body.chars().filter(|c| !c.is_whitespace()).count() > 1;
+        if lines_inside {
+            return vec![Some(Msg::Paste(text))];
+        }
+    }
+    burst
+        .into_iter()
+        .filter_map(|event| match event {
+            TermEvent::Key(key) => Some(Some(Msg::Key(key))),
+            TermEvent::Paste(text) => Some(Some(Msg::Paste(text))),
+            TermEvent::Resize(..) => Some(None),
+            TermEvent::FocusGained | TermEvent::FocusLost | TermEvent::Mouse(_) => None,
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(text: &str) -> Vec<TermEvent> {
+        let key = |c| if c == '\n' { KeyCode::Enter } else { KeyCode::Char(c) };
+        text.chars().map(|c| TermEvent::Key(KeyEvent::new(key(c), KeyModifiers::NONE))).collect()
+    }
+
+    fn pastes(text: &str) -> usize {
+        into_messages(keys(text)).iter().filter(|msg| matches!(msg, Some(Msg::Paste(_)))).count()
+    }
+
+    #[test]
+    fn a_burst_with_line_ends_inside_is_a_paste() {
+        assert_eq!(pastes("first line\nsecond line\n"), 1);
+        assert_eq!(pastes("a\nb"), 1);
+    }
+
+    #[test]
+    fn a_line_and_its_enter_are_typed_however_fast() {
+        assert_eq!(pastes("hello\n"), 0);
+        assert_eq!(pastes("x"), 0);
+        assert_eq!(pastes("\n\n"), 0);
+    }
+}

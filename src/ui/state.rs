@@ -1,0 +1,270 @@
+//! What the screen knows: panes, what is open, the engine's newest snapshot. Plain data.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::editor::Editor;
+use super::params::Form;
+use super::people::{People, Person};
+use super::theme::Theme;
+use super::transcript::Transcript;
+use crate::batch::UserId;
+use crate::engine::api::{Pace, Snapshot, Status, UserView};
+use crate::sampling::SamplingParams;
+
+/// Chat panes at most.
+pub const MAX_PANES: usize = 16;
+/// How long a notice stays.
+const NOTICE: Duration = Duration::from_secs(8);
+
+/// What is typed into now.
+#[derive(Clone, Debug)]
+pub enum Mode {
+    /// The focused pane's draft.
+    Chat,
+    Help {
+        scroll: usize,
+    },
+    Palette {
+        filter: Editor,
+        chosen: usize,
+    },
+    Rename(Editor),
+    Params(Form),
+    ConfirmClose,
+    ConfirmQuit,
+}
+
+/// Which rooms are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rooms {
+    Both,
+    Chats,
+    Machine,
+}
+
+/// One person's pane.
+#[derive(Clone, Debug)]
+pub struct Pane {
+    pub person: Person,
+    pub editor: Editor,
+    pub transcript: Transcript,
+    /// An answer is being waited for or streamed.
+    pub live: bool,
+    /// Preempted, and not yet back.
+    pub preempted_by: Option<Option<UserId>>,
+    /// Why the last prompt was refused; it is in the editor again.
+    pub refused: Option<String>,
+    pub sampling: SamplingParams,
+    /// None: a new seed for each answer.
+    pub seed: Option<u64>,
+    pub system: Option<String>,
+}
+
+impl Pane {
+    /// Whether closing it would lose something.
+    pub fn holds_text(&self) -> bool {
+        self.live || !self.transcript.is_empty() || !self.editor.is_empty()
+    }
+}
+
+/// Where the better model stands.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Better {
+    /// It is the one in use, or a model of the user's own is.
+    InUse,
+    Absent,
+    Fetching(Download),
+    Failed(String),
+    /// Fetched, not in use.
+    Ready,
+    /// Switches as soon as the answers have ended.
+    WaitingToSwitch,
+    Loading,
+}
+
+/// A fetch in progress, as shown.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Download {
+    pub source: String,
+    pub done: u64,
+    pub total: Option<u64>,
+    /// Bytes a second since this source began; None at first.
+    pub rate: Option<f64>,
+    pub began: Duration,
+}
+
+/// A line that goes away by itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Notice {
+    pub text: String,
+    pub bad: bool,
+    pub until: Duration,
+}
+
+/// What a screen is opened with.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub panes: usize,
+    pub names: Vec<String>,
+    pub fps: u32,
+    pub theme: Theme,
+    pub system: Option<String>,
+    pub sampling: SamplingParams,
+    pub seed: Option<u64>,
+    /// The better model: its name and what a person calls it.
+    pub better_name: String,
+    pub better_title: String,
+    pub better_bytes: u64,
+    /// The name of the small model that is always there.
+    pub small_name: String,
+    pub better: Better,
+    /// Said at the start.
+    pub notice: Option<String>,
+}
+
+/// Everything the screen is drawn from.
+#[derive(Clone, Debug)]
+pub struct State {
+    pub options: Options,
+    pub panes: Vec<Pane>,
+    pub focus: usize,
+    pub mode: Mode,
+    pub rooms: Rooms,
+    pub zoom: bool,
+    pub broadcast: bool,
+    pub better: Better,
+    pub notice: Option<Notice>,
+    pub snapshot: Arc<Snapshot>,
+    pub now: Duration,
+    next_user: u32,
+    next_seed: u64,
+}
+
+/// Names for panes that are given none.
+const NAMES: [&str; MAX_PANES] =
+    ["ana", "bình", "chi", "dũng", "eva", "felix", "giang", "hoa", "ivo", "jun", "kim", "linh", "mai", "nam", "oto", "phúc"];
+
+impl State {
+    /// `seed` begins the seeds of answers that ask for none.
+    pub fn new(options: Options, snapshot: Arc<Snapshot>, seed: u64) -> State {
+        let mut state = State {
+            better: options.better.clone(),
+            panes: Vec::new(),
+            focus: 0,
+            mode: Mode::Chat,
+            rooms: Rooms::Both,
+            zoom: false,
+            broadcast: false,
+            notice: None,
+            snapshot,
+            now: Duration::ZERO,
+            next_user: 1,
+            next_seed: seed,
+            options,
+        };
+        for _ in 0..state.options.panes.clamp(1, MAX_PANES) {
+            state.add_pane();
+        }
+        state.focus = 0;
+        if let Some(notice) = state.options.notice.clone() {
+            state.say(notice);
+        }
+        state
+    }
+
+    /// One more pane at the end, focused. False when there are as many as there may be.
+    pub fn add_pane(&mut self) -> bool {
+        if self.panes.len() >= MAX_PANES {
+            return false;
+        }
+        let taken: Vec<String> = self.panes.iter().map(|pane| pane.person.name.clone()).collect();
+        let mut names = self.options.names.iter().map(String::as_str).chain(NAMES);
+        let name = names.find(|name| !name.trim().is_empty() && !taken.iter().any(|other| other == name));
+        let name = name.map_or_else(|| format!("user {}", self.next_user), super::text::one_line);
+        let hue = (0..MAX_PANES).find(|hue| self.panes.iter().all(|pane| pane.person.hue != *hue)).unwrap_or(0);
+        let letter = self.free_letter(&name, None);
+        self.panes.push(Pane {
+            person: Person { user: UserId(self.next_user), name, letter, hue },
+            editor: Editor::default(),
+            transcript: Transcript::default(),
+            live: false,
+            preempted_by: None,
+            refused: None,
+            sampling: self.options.sampling.clone(),
+            seed: self.options.seed,
+            system: self.options.system.clone(),
+        });
+        self.next_user += 1;
+        self.focus = self.panes.len() - 1;
+        true
+    }
+
+    /// The name's first letter that no other pane has, else any free one.
+    pub fn free_letter(&self, name: &str, except: Option<usize>) -> char {
+        let free = |letter: &char| {
+            let mut others = self.panes.iter().enumerate().filter(|(at, _)| Some(*at) != except);
+            others.all(|(_, pane)| pane.person.letter != *letter)
+        };
+        let single = |c: &char| c.is_alphanumeric() && unicode_width::UnicodeWidthChar::width(*c) == Some(1);
+        name.chars().filter(single).chain('a'..='z').find(free).unwrap_or('?')
+    }
+
+    pub fn focused(&self) -> &Pane {
+        &self.panes[self.focus]
+    }
+
+    pub fn focused_mut(&mut self) -> &mut Pane {
+        &mut self.panes[self.focus]
+    }
+
+    pub fn people(&self) -> People {
+        People(self.panes.iter().map(|pane| pane.person.clone()).collect())
+    }
+
+    pub fn pane_of(&mut self, user: UserId) -> Option<&mut Pane> {
+        self.panes.iter_mut().find(|pane| pane.person.user == user)
+    }
+
+    /// The engine's line on a pane's newest request.
+    pub fn view_of(&self, pane: &Pane) -> Option<&UserView> {
+        self.snapshot.user(pane.person.user)
+    }
+
+    pub fn live(&self) -> usize {
+        self.panes.iter().filter(|pane| pane.live).count()
+    }
+
+    pub fn say(&mut self, text: impl Into<String>) {
+        self.notice = Some(Notice { text: text.into(), bad: false, until: self.now + NOTICE });
+    }
+
+    pub fn complain(&mut self, text: impl Into<String>) {
+        self.notice = Some(Notice { text: text.into(), bad: true, until: self.now + NOTICE * 2 });
+    }
+
+    pub fn on_small_model(&self) -> bool {
+        self.snapshot.model.name == self.options.small_name
+    }
+
+    /// The seed of a pane's next answer.
+    pub fn seed_for(&mut self, pane: usize) -> u64 {
+        self.panes[pane].seed.unwrap_or_else(|| {
+            // Weyl sequence: every answer another seed, without a clock or IO.
+            self.next_seed = self.next_seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
+            self.next_seed
+        })
+    }
+
+    pub fn paced(&self) -> Option<f64> {
+        match self.snapshot.pace {
+            Pace::Full => None,
+            Pace::StepsPerSecond(steps) => Some(steps),
+        }
+    }
+}
+
+/// Whether the engine has this request in its hands now.
+pub fn is_live(view: &UserView) -> bool {
+    !matches!(view.status, Status::Finished(_))
+}

@@ -1,0 +1,134 @@
+//! The terminal while the screen has it: raw mode and alternate screen, given back on every way out.
+
+use std::io::{self, Stdout, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crossterm::event::{
+    DisableBracketedPaste, EnableBracketedPaste, KeyboardEnhancementFlags, PopKeyboardEnhancementFlags,
+    PushKeyboardEnhancementFlags,
+};
+use crossterm::terminal::{
+    BeginSynchronizedUpdate, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
+use crossterm::{cursor, execute, queue};
+use ratatui::Terminal;
+use ratatui::backend::CrosstermBackend;
+
+/// Whether the terminal is ours now: what `restore` has to undo.
+static ENTERED: AtomicBool = AtomicBool::new(false);
+
+/// The terminal, taken. Dropping it gives it back.
+pub struct Screen {
+    terminal: Terminal<CrosstermBackend<Stdout>>,
+}
+
+impl Screen {
+    pub fn take() -> io::Result<Screen> {
+        restore_on_panic();
+        enter()?;
+        match Terminal::new(CrosstermBackend::new(io::stdout())) {
+            Ok(terminal) => Ok(Screen { terminal }),
+            Err(error) => {
+                restore();
+                Err(error)
+            }
+        }
+    }
+
+    /// Draws one frame: the terminal shows it whole or not at all, and gets only what has changed.
+    pub fn draw(&mut self, draw: impl FnOnce(&mut ratatui::Frame<'_>)) -> io::Result<()> {
+        queue!(self.terminal.backend_mut(), BeginSynchronizedUpdate)?;
+        self.terminal.draw(draw)?;
+        execute!(self.terminal.backend_mut(), EndSynchronizedUpdate)
+    }
+
+    pub fn size(&self) -> io::Result<ratatui::layout::Size> {
+        self.terminal.size()
+    }
+
+    /// Everything is drawn again with the next frame.
+    pub fn forget(&mut self) -> io::Result<()> {
+        self.terminal.clear()
+    }
+
+    /// Gives the terminal back, stops the program as Ctrl-Z does, and takes the terminal again when it is continued.
+    pub fn suspend(&mut self, whole_group: bool) -> io::Result<()> {
+        restore();
+        stop(whole_group);
+        self.take_again()
+    }
+
+    /// After somebody else had the terminal.
+    pub fn take_again(&mut self) -> io::Result<()> {
+        enter()?;
+        self.terminal.clear()
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        restore();
+    }
+}
+
+fn enter() -> io::Result<()> {
+    enable_raw_mode()?;
+    ENTERED.store(true, Ordering::SeqCst);
+    let mut out = io::stdout();
+    // Terminals that do not know the last one ignore it; those that do can tell Shift-Enter from Enter.
+    let keys = PushKeyboardEnhancementFlags(KeyboardEnhancementFlags::DISAMBIGUATE_ESCAPE_CODES);
+    execute!(out, EnterAlternateScreen, EnableBracketedPaste, keys)
+}
+
+/// Undoes `enter`, as often as it is called. Errors are ignored: the terminal may be gone.
+pub fn restore() {
+    if ENTERED.swap(false, Ordering::SeqCst) {
+        let mut out = io::stdout();
+        let _ = execute!(
+            out,
+            EndSynchronizedUpdate,
+            PopKeyboardEnhancementFlags,
+            DisableBracketedPaste,
+            LeaveAlternateScreen,
+            cursor::Show
+        );
+        let _ = disable_raw_mode();
+        let _ = out.flush();
+    }
+}
+
+/// A panic of the screen's own thread is reported after the terminal is back. Panics of other threads are caught
+/// there and reported by the screen.
+fn restore_on_panic() {
+    let screen_thread = std::thread::current().id();
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        tracing::error!("{panic}");
+        if std::thread::current().id() == screen_thread {
+            restore();
+            report(panic);
+        }
+    }));
+}
+
+#[cfg(unix)]
+fn stop(whole_group: bool) {
+    // SAFETY: plain system calls on our own process and process group; the old disposition is put back. With the
+    // default one, a stop signal is ignored where no shell could ever continue us (an orphaned process group).
+    unsafe {
+        let mut old: libc::sigaction = std::mem::zeroed();
+        let mut default: libc::sigaction = std::mem::zeroed();
+        default.sa_sigaction = libc::SIG_DFL;
+        libc::sigaction(libc::SIGTSTP, &default, &mut old);
+        // `cargo run` in front of us has to stop too, or the shell does not come back.
+        if whole_group {
+            libc::kill(0, libc::SIGTSTP);
+        } else {
+            libc::raise(libc::SIGTSTP);
+        }
+        libc::sigaction(libc::SIGTSTP, &old, std::ptr::null_mut());
+    }
+}
+
+#[cfg(not(unix))]
+fn stop(_whole_group: bool) {}

@@ -1,0 +1,218 @@
+//! One person's chat: transcript, a line on how it goes, the draft.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Position, Rect};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, BorderType, Widget};
+
+use crate::engine::api::{RunState, Status, Waiting};
+use crate::text::Role;
+use crate::ui::format::{count, rate, time};
+use crate::ui::people::People;
+use crate::ui::state::{Pane, State, is_live};
+use crate::ui::text::{clip, first_fit, width};
+use crate::ui::transcript::TurnLine;
+
+/// Columns before the draft.
+pub const PROMPT: usize = 2;
+/// Lines of draft shown at most.
+const DRAFT_ROWS: u16 = 6;
+
+/// How a pane's inside is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parts {
+    pub transcript: Rect,
+    pub status: Rect,
+    pub draft: Rect,
+}
+
+/// Divides a pane for the draft that is in it.
+pub fn parts(area: Rect, pane: &Pane) -> Parts {
+    let inner = Rect { x: area.x + 1, y: area.y + 1, width: area.width.saturating_sub(2), height: area.height.saturating_sub(2) };
+    let (lines, ..) = pane.editor.layout(usize::from(inner.width).saturating_sub(PROMPT));
+    let draft = (lines.len() as u16).clamp(1, DRAFT_ROWS).min(inner.height);
+    let status = u16::from(inner.height > draft + 1);
+    let transcript = inner.height - draft - status;
+    Parts {
+        transcript: Rect { height: transcript, ..inner },
+        status: Rect { y: inner.y + transcript, height: status, ..inner },
+        draft: Rect { y: inner.y + transcript + status, height: draft, ..inner },
+    }
+}
+
+/// Draws a pane, and says where the cursor goes if it is this pane's.
+pub fn draw(buf: &mut Buffer, area: Rect, state: &State, index: usize, people: &People) -> Option<Position> {
+    let pane = &state.panes[index];
+    let focused = index == state.focus;
+    if area.width < 4 || area.height < 3 {
+        return None;
+    }
+    let theme = state.options.theme;
+    let person = theme.person(pane.person.hue);
+    let border = if focused { person.add_modifier(Modifier::BOLD) } else { theme.border() };
+    let kind = if focused { BorderType::Thick } else { BorderType::Rounded };
+    let number = if index < 9 { format!("{} ", index + 1) } else { String::new() };
+    let figure = headline(state, pane);
+    let room = usize::from(area.width).saturating_sub(6 + width(&figure));
+    let name = Line::from(vec![
+        Span::styled(format!(" {number}"), theme.quiet()),
+        Span::styled(
+            format!("{} ", clip(&pane.person.name, room.saturating_sub(number.len()))),
+            person.add_modifier(Modifier::BOLD),
+        ),
+    ]);
+    let mut block = Block::bordered().border_type(kind).border_style(border).title(name);
+    if area.width as usize > 10 + width(&figure) {
+        block = block.title(Line::from(Span::styled(format!(" {figure} "), headline_style(state, pane))).right_aligned());
+    }
+    block.render(area, buf);
+    let parts = parts(area, pane);
+    transcript(buf, parts.transcript, state, pane, person);
+    status(buf, parts.status, state, pane, people);
+    draft(buf, parts.draft, state, pane, focused)
+}
+
+/// What the pane's title says on the right.
+fn headline(state: &State, pane: &Pane) -> String {
+    if !pane.live {
+        return String::new();
+    }
+    match state.view_of(pane).filter(|view| is_live(view)) {
+        None => "… sending".into(),
+        Some(view) => match view.status {
+            Status::Waiting => "◌ waiting".into(),
+            Status::Preempted => "× preempted".into(),
+            Status::Prefill { computed, total } => format!("◐ prefill {}%", computed * 100 / total.max(1)),
+            Status::Decode => match view.tokens_per_s {
+                Some(speed) => format!("● {} tok/s", rate(speed)),
+                None => "● decode".into(),
+            },
+            Status::Finished(_) => String::new(),
+        },
+    }
+}
+
+fn headline_style(state: &State, pane: &Pane) -> Style {
+    let theme = state.options.theme;
+    match state.view_of(pane).map(|view| view.status) {
+        Some(Status::Preempted) => theme.bad(),
+        Some(Status::Waiting) => theme.warn(),
+        _ => theme.good(),
+    }
+}
+
+fn transcript(buf: &mut Buffer, area: Rect, state: &State, pane: &Pane, person: Style) {
+    let theme = state.options.theme;
+    if pane.transcript.is_empty() && area.height > 0 {
+        let hint = if area.height > 1 { "Type a prompt below and press Enter." } else { "" };
+        buf.set_stringn(area.x + 2, area.y, hint, usize::from(area.width.saturating_sub(2)), theme.quiet());
+        return;
+    }
+    let newest_answers = pane.live && pane.transcript.following();
+    let mut row = area.y;
+    let mut last = (area.x + 2, area.y);
+    for line in pane.transcript.visible() {
+        if row >= area.bottom() {
+            break;
+        }
+        let (mark, text, style) = match line {
+            TurnLine::Text { role: Role::User, text, first } => {
+                (if first { "❯ " } else { "  " }, text, person.add_modifier(Modifier::BOLD))
+            }
+            TurnLine::Text { text, .. } => ("  ", text, theme.text()),
+            TurnLine::Note(text) => ("– ", text, theme.quiet()),
+            TurnLine::Blank => ("", "", theme.text()),
+        };
+        let room = usize::from(area.width);
+        let (x, _) = buf.set_stringn(area.x, row, mark, room, style);
+        last = (buf.set_stringn(x, row, text, room.saturating_sub(2), style).0, row);
+        row += 1;
+    }
+    if newest_answers && last.0 < area.right() {
+        buf.set_string(last.0, last.1, "▌", theme.person(pane.person.hue));
+    }
+    held_mark(buf, area, state, pane);
+}
+
+/// Scrolled up: how much is below, and whether it is new.
+fn held_mark(buf: &mut Buffer, area: Rect, state: &State, pane: &Pane) {
+    let below = pane.transcript.below();
+    if pane.transcript.following() || below == 0 || area.height == 0 {
+        return;
+    }
+    let new = if pane.transcript.unseen() { "new text, " } else { "" };
+    let text = format!(" ↓ {new}{} lines below · Ctrl-End ", count(below as u64));
+    let text = clip(&text, usize::from(area.width));
+    let x = area.right().saturating_sub(width(&text) as u16);
+    buf.set_string(x, area.bottom() - 1, &text, state.options.theme.chosen());
+}
+
+fn status(buf: &mut Buffer, area: Rect, state: &State, pane: &Pane, people: &People) {
+    if area.height == 0 {
+        return;
+    }
+    let theme = state.options.theme;
+    let room = usize::from(area.width);
+    let (wordings, style) = status_words(state, pane, people);
+    let text = first_fit(&wordings, room.saturating_sub(1));
+    buf.set_stringn(area.x, area.y, "╌".repeat(room), room, theme.border());
+    if !text.is_empty() {
+        buf.set_stringn(area.x, area.y, format!("{text} "), room, style);
+    }
+}
+
+/// The line under the transcript: a refusal, a reason to wait, or the figures; longest wording first.
+fn status_words(state: &State, pane: &Pane, people: &People) -> (Vec<String>, Style) {
+    let theme = state.options.theme;
+    if let Some(why) = &pane.refused {
+        return (vec![format!("refused: {why}")], theme.bad());
+    }
+    let Some(view) = state.view_of(pane) else { return (vec![String::new()], theme.quiet()) };
+    if pane.live && is_live(view) {
+        if let Some(why) = &view.waiting {
+            let words = super::users::why(why, people);
+            let preempted = matches!(why, Waiting::PreemptedBy { .. }) || view.status == Status::Preempted;
+            let head = if preempted { "preempted, its text stays" } else { "waits" };
+            let paused = if state.snapshot.state == RunState::Paused { " (paused)" } else { "" };
+            return (
+                vec![format!("{head}: {words}{paused}"), format!("{head}: {words}"), words],
+                if preempted { theme.bad() } else { theme.warn() },
+            );
+        }
+    } else if pane.live {
+        return (vec![String::new()], theme.quiet());
+    }
+    let mut figures = Vec::new();
+    if let Some(ttft) = view.ttft {
+        figures.push(format!("TTFT {}", time(ttft)));
+    }
+    if let Some(speed) = view.tokens_per_s {
+        figures.push(format!("{} tok/s", rate(speed)));
+    }
+    figures.push(format!("ctx {} of {}", count(view.context as u64), count(state.snapshot.limits.max_model_len as u64)));
+    let short = figures[..figures.len() - 1].join(" · ");
+    if view.preemptions > 0 {
+        figures.push(format!("preempted {}×", view.preemptions));
+    }
+    (vec![figures.join(" · "), figures[..figures.len().min(3)].join(" · "), short], theme.quiet())
+}
+
+fn draft(buf: &mut Buffer, area: Rect, state: &State, pane: &Pane, focused: bool) -> Option<Position> {
+    let theme = state.options.theme;
+    if area.height == 0 || usize::from(area.width) <= PROMPT {
+        return None;
+    }
+    let mark = if state.broadcast { "» " } else { "> " };
+    let style = if focused { theme.key() } else { theme.quiet() };
+    buf.set_stringn(area.x, area.y, mark, PROMPT, style);
+    let columns = usize::from(area.width) - PROMPT;
+    let (lines, row, column) = pane.editor.layout(columns);
+    let first = (row + 1).saturating_sub(usize::from(area.height));
+    for (at, (start, end)) in lines.iter().skip(first).take(usize::from(area.height)).enumerate() {
+        let text = &pane.editor.text()[*start..*end];
+        buf.set_stringn(area.x + PROMPT as u16, area.y + at as u16, text, columns, theme.text());
+    }
+    focused
+        .then(|| Position { x: (area.x + PROMPT as u16 + column as u16).min(area.right() - 1), y: area.y + (row - first) as u16 })
+}

@@ -1,0 +1,173 @@
+//! What opens over the screen: help, the list of everything, rename, parameters.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Position, Rect};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, BorderType, Clear, Widget};
+
+use crate::ui::editor::Editor;
+use crate::ui::keymap::{Action, Group, TABLE, key_for, search};
+use crate::ui::params::{FIELDS, Form};
+use crate::ui::state::{Mode, State};
+use crate::ui::text::{clip, width};
+
+/// Draws what is open, and says where the cursor goes.
+pub fn draw(buf: &mut Buffer, area: Rect, state: &State) -> Option<Position> {
+    match &state.mode {
+        Mode::Help { scroll } => {
+            help(buf, area, state, *scroll);
+            None
+        }
+        Mode::Palette { filter, chosen } => palette(buf, area, state, filter, *chosen),
+        Mode::Rename(editor) => rename(buf, area, state, editor),
+        Mode::Params(form) => params(buf, area, state, form),
+        Mode::Chat | Mode::ConfirmClose | Mode::ConfirmQuit => None,
+    }
+}
+
+/// An empty framed box in the middle; gives its inside.
+fn frame(buf: &mut Buffer, area: Rect, state: &State, size: (u16, u16), title: &str, foot: &str) -> Rect {
+    let (width, height) = (size.0.min(area.width), size.1.min(area.height));
+    let area = Rect { x: area.x + (area.width - width) / 2, y: area.y + (area.height - height) / 2, width, height };
+    Clear.render(area, buf);
+    let theme = state.options.theme;
+    let block = Block::bordered()
+        .border_type(BorderType::Rounded)
+        .border_style(theme.accent())
+        .title(Line::from(Span::styled(format!(" {title} "), theme.strong())))
+        .title_bottom(Line::from(Span::styled(format!(" {foot} "), theme.quiet())).right_aligned());
+    let inner = block.inner(area);
+    block.render(area, buf);
+    inner
+}
+
+/// Every action by group, and how to read the machine room.
+fn help_lines(state: &State) -> Vec<Line<'static>> {
+    let theme = state.options.theme;
+    let mut lines = Vec::new();
+    for group in Group::ALL {
+        lines.push(Line::from(Span::styled(group.title(), theme.strong())));
+        for binding in TABLE.iter().filter(|binding| binding.group == group) {
+            let shown = binding.keys.iter().take(2).map(|key| key.label()).collect::<Vec<_>>().join(", ");
+            let keys = if binding.keys.is_empty() { format!("{}, then type it", key_for(Action::Palette)) } else { shown };
+            let pad = 24usize.saturating_sub(width(&keys));
+            let line =
+                vec![Span::styled(format!("  {keys}"), theme.key()), Span::raw(" ".repeat(pad.max(1))), Span::raw(binding.about)];
+            lines.push(Line::from(line));
+        }
+        lines.push(Line::default());
+    }
+    lines.push(Line::from(Span::styled("Reading the machine room", theme.strong())));
+    let words = [
+        ("step", "one pass over the weights: every row of the batch gets on by one token, or by a chunk of its prompt"),
+        ("prefill", "a prompt being computed, in chunks, between the others' tokens"),
+        ("decode", "one new token a step"),
+        ("TTFT", "time from Enter to the first token, waiting included"),
+        ("tok/s", "new tokens a second after the first one: waiting and prefill are not in it"),
+        ("ITL p95", "19 of 20 gaps between two tokens are shorter"),
+        ("KV", "the keys and values of every token so far, in blocks of a fixed size"),
+        ("preempted", "its blocks were taken for an older request; it comes back, and its text stays"),
+        ("budget", "tokens that one step computes at most, prompts and answers together"),
+    ];
+    for (word, about) in words {
+        lines.push(Line::from(vec![Span::styled(format!("  {word:<24}"), theme.key()), Span::raw(about)]));
+    }
+    lines
+}
+
+fn help(buf: &mut Buffer, area: Rect, state: &State, scroll: usize) {
+    let lines = help_lines(state);
+    let height = (lines.len() as u16 + 2).min(area.height);
+    let inner = frame(buf, area, state, (100, height), "Help", "↑ ↓ scroll · any other key closes");
+    let scroll = scroll.min(lines.len().saturating_sub(usize::from(inner.height)));
+    for (row, line) in lines.iter().skip(scroll).take(usize::from(inner.height)).enumerate() {
+        buf.set_line(inner.x + 1, inner.y + row as u16, line, inner.width.saturating_sub(2));
+    }
+}
+
+fn palette(buf: &mut Buffer, area: Rect, state: &State, filter: &Editor, chosen: usize) -> Option<Position> {
+    let theme = state.options.theme;
+    let found = search(filter.text());
+    let inner = frame(buf, area, state, (76, 22), "Everything", "type to find · Enter runs it · Esc closes");
+    if inner.height < 2 || inner.width < 4 {
+        return None;
+    }
+    let cursor = field(buf, Rect { height: 1, ..inner }, state, filter, "> ");
+    let rows = usize::from(inner.height) - 1;
+    let chosen = chosen.min(found.len().saturating_sub(1));
+    let first = (chosen + 1).saturating_sub(rows);
+    for (row, binding) in found.iter().enumerate().skip(first).take(rows) {
+        let y = inner.y + 1 + (row - first) as u16;
+        let key = binding.keys.first().map(|key| key.label()).unwrap_or_default();
+        let room = usize::from(inner.width).saturating_sub(2);
+        let about = clip(binding.about, room.saturating_sub(width(&key) + 1));
+        let gap = room.saturating_sub(width(&about) + width(&key));
+        let style = if row == chosen { theme.chosen() } else { theme.text() };
+        let line = vec![
+            Span::styled(format!(" {about}{}", " ".repeat(gap)), style),
+            Span::styled(format!("{key} "), if row == chosen { style } else { theme.key() }),
+        ];
+        buf.set_line(inner.x, y, &Line::from(line), inner.width);
+    }
+    if found.is_empty() {
+        buf.set_stringn(inner.x + 1, inner.y + 1, "nothing is called that", usize::from(inner.width - 1), theme.quiet());
+    }
+    Some(cursor)
+}
+
+fn rename(buf: &mut Buffer, area: Rect, state: &State, editor: &Editor) -> Option<Position> {
+    let title = format!("New name for {}", clip(&state.focused().person.name, 24));
+    let inner = frame(buf, area, state, (48, 3), &title, "Enter keeps it · Esc does not");
+    (inner.height > 0 && inner.width > 3).then(|| field(buf, inner, state, editor, " "))
+}
+
+/// A one-line field that scrolls with its cursor.
+fn field(buf: &mut Buffer, area: Rect, state: &State, editor: &Editor, mark: &str) -> Position {
+    let theme = state.options.theme;
+    let mark_columns = width(mark) as u16;
+    buf.set_stringn(area.x, area.y, mark, usize::from(area.width), theme.key());
+    let room = usize::from(area.width.saturating_sub(mark_columns + 1)).max(1);
+    let before = width(&editor.text()[..editor.cursor()]);
+    let mut shown = editor.text();
+    let mut hidden = 0;
+    while before - hidden > room {
+        let Some(first) = unicode_segmentation::UnicodeSegmentation::graphemes(shown, true).next() else { break };
+        hidden += width(first);
+        shown = &shown[first.len()..];
+    }
+    buf.set_stringn(area.x + mark_columns, area.y, shown, room + 1, theme.text());
+    Position { x: area.x + mark_columns + (before - hidden) as u16, y: area.y }
+}
+
+fn params(buf: &mut Buffer, area: Rect, state: &State, form: &Form) -> Option<Position> {
+    let theme = state.options.theme;
+    let title = format!("Answers for {}", clip(&state.focused().person.name, 24));
+    let height = FIELDS.len() as u16 + 5;
+    let inner = frame(buf, area, state, (78, height), &title, "↑ ↓ field · Enter applies · Esc leaves it as it was");
+    if inner.height == 0 || inner.width < 30 {
+        return None;
+    }
+    let mut cursor = None;
+    // The field being edited stays in view, whatever the height.
+    let rows = usize::from(inner.height).saturating_sub(2).max(1);
+    let first = (form.at + 1).saturating_sub(rows);
+    for (at, (name, _)) in FIELDS.iter().enumerate().skip(first).take(rows) {
+        let y = inner.y + (at - first) as u16;
+        let style = if at == form.at { theme.key() } else { theme.quiet() };
+        buf.set_stringn(inner.x + 1, y, format!("{name:<19}"), 20, style);
+        let place = Rect { x: inner.x + 20, y, width: inner.width.saturating_sub(21), height: 1 };
+        let here = field(buf, place, state, &form.fields[at], "");
+        if at == form.at {
+            cursor = Some(here);
+        }
+    }
+    let (text, style) = match &form.error {
+        Some(error) => (error.as_str(), theme.bad()),
+        None => (FIELDS[form.at].1, theme.quiet()),
+    };
+    let room = usize::from(inner.width.saturating_sub(2));
+    if inner.height > 2 {
+        buf.set_stringn(inner.x + 1, inner.bottom() - 1, clip(text, room), room, style);
+    }
+    cursor
+}

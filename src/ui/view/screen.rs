@@ -1,0 +1,166 @@
+//! The whole screen, put together.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Position, Rect};
+use ratatui::text::{Line, Span};
+
+use super::{charts, header, kv, layout, notes, pane, popup, status, timeline, users};
+use crate::ui::people::People;
+use crate::ui::state::{Rooms, State};
+use crate::ui::text::{clip, width};
+
+/// Tells panes and transcripts how large they are: what scrolling and wrapping depend on. Comes before `draw`.
+pub fn measure(state: &mut State, area: Rect) {
+    let layout = arrange(state, area);
+    for (index, place) in &layout.panes {
+        let parts = pane::parts(*place, &state.panes[*index]);
+        let size = parts.transcript;
+        state.panes[*index].transcript.resize(usize::from(size.width), usize::from(size.height));
+    }
+}
+
+fn arrange(state: &State, area: Rect) -> layout::Layout {
+    let lines = status::lines(state, usize::from(area.width)).len() as u16;
+    layout::divide(area, state, lines)
+}
+
+/// Draws everything, and says where the cursor is.
+pub fn draw(buf: &mut Buffer, area: Rect, state: &State) -> Option<Position> {
+    if area.width == 0 || area.height == 0 {
+        return None;
+    }
+    let layout = arrange(state, area);
+    let people = state.people();
+    let theme = state.options.theme;
+    let mut cursor = None;
+    for (index, place) in &layout.panes {
+        if let Some(here) = pane::draw(buf, *place, state, *index, &people) {
+            cursor = Some(here);
+        }
+    }
+    if layout.too_small {
+        let text = format!("make the window larger: {}×{} shows the machine room", layout::SMALLEST.0, layout::SMALLEST.1);
+        let text = clip(&text, usize::from(area.width));
+        buf.set_stringn(layout.header.x, layout.header.y, text, usize::from(layout.header.width), theme.warn());
+    } else {
+        header::draw(buf, layout.header, &state.snapshot, &people, theme);
+        tabs(buf, layout.tabs, state);
+        machine(buf, layout.machine, state, &people);
+        let lines = status::lines(state, usize::from(area.width));
+        status::draw(buf, layout.status, &lines);
+        status::footer(buf, layout.footer, state);
+    }
+    popup::draw(buf, area, state).or(cursor.filter(|_| !popup_open(state)))
+}
+
+fn popup_open(state: &State) -> bool {
+    use crate::ui::state::Mode;
+    matches!(state.mode, Mode::Help { .. } | Mode::Palette { .. } | Mode::Rename(_) | Mode::Params(_))
+}
+
+/// All panes by number and name, the focused one marked.
+fn tabs(buf: &mut Buffer, area: Rect, state: &State) {
+    if area.height == 0 {
+        return;
+    }
+    let theme = state.options.theme;
+    let mut spans = Vec::new();
+    let mut used = 0;
+    // The focused tab is always in view.
+    let first = state.focus.saturating_sub(usize::from(area.width) / 14);
+    for (index, pane) in state.panes.iter().enumerate().skip(first) {
+        let mark = if pane.live { "●" } else { " " };
+        let text = format!(" {}{mark}{} ", index + 1, clip(&pane.person.name, 12));
+        used += width(&text);
+        if used > usize::from(area.width) {
+            break;
+        }
+        let style = theme.person(pane.person.hue);
+        spans.push(Span::styled(text, if index == state.focus { style.patch(theme.chosen()) } else { style }));
+    }
+    buf.set_line(area.x, area.y, &Line::from(spans), area.width);
+}
+
+/// The panels of the machine room, as many as have room: the timeline first, then users, memory, charts, events.
+fn machine(buf: &mut Buffer, area: Rect, state: &State, people: &People) {
+    if area.height == 0 || area.width == 0 {
+        return;
+    }
+    if state.rooms == Rooms::Machine && area.width >= 120 {
+        let left = Rect { width: area.width / 2, ..area };
+        let right = Rect { x: area.x + left.width, width: area.width - left.width, ..area };
+        stack(buf, left, state, people, &[Panel::Timeline, Panel::Users, Panel::Notes]);
+        stack(buf, right, state, people, &[Panel::Kv, Panel::Charts]);
+    } else {
+        stack(buf, area, state, people, &[Panel::Timeline, Panel::Users, Panel::Kv, Panel::Charts, Panel::Notes]);
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Panel {
+    Timeline,
+    Users,
+    Kv,
+    Charts,
+    Notes,
+}
+
+impl Panel {
+    /// Rows below which it says nothing.
+    fn least(self) -> u16 {
+        match self {
+            Panel::Timeline => 5,
+            Panel::Users | Panel::Kv | Panel::Charts => 5,
+            Panel::Notes => 4,
+        }
+    }
+
+    fn wanted(self, state: &State, columns: u16) -> u16 {
+        let snapshot = &state.snapshot;
+        match self {
+            Panel::Timeline => timeline::wanted_height(snapshot, columns),
+            Panel::Users => users::wanted_height(snapshot, columns),
+            Panel::Kv => kv::wanted_height(snapshot, columns),
+            Panel::Charts => charts::wanted_height(snapshot, columns),
+            Panel::Notes => notes::wanted_height(snapshot, columns),
+        }
+    }
+
+    fn draw(self, buf: &mut Buffer, area: Rect, state: &State, people: &People) {
+        let (snapshot, theme) = (&*state.snapshot, state.options.theme);
+        match self {
+            Panel::Timeline => timeline::draw(buf, area, snapshot, people, theme),
+            Panel::Users => users::draw(buf, area, snapshot, people, theme),
+            Panel::Kv => kv::draw(buf, area, snapshot, people, theme),
+            Panel::Charts => charts::draw(buf, area, snapshot, people, theme),
+            Panel::Notes => notes::draw(buf, area, snapshot, people, theme),
+        }
+    }
+}
+
+/// One under the other: each gets at least what it needs, in order; then the rest goes where more is wanted.
+fn stack(buf: &mut Buffer, area: Rect, state: &State, people: &People, panels: &[Panel]) {
+    let mut shares: Vec<(Panel, u16)> = Vec::new();
+    let mut left = area.height;
+    for panel in panels {
+        let least = panel.least();
+        if left >= least {
+            shares.push((*panel, least));
+            left -= least;
+        }
+    }
+    for (panel, rows) in &mut shares {
+        let more = panel.wanted(state, area.width).saturating_sub(*rows).min(left);
+        *rows += more;
+        left -= more;
+    }
+    // What nobody wants goes to the last panel: events and charts have use for any number of rows.
+    if let Some((_, rows)) = shares.last_mut() {
+        *rows += left;
+    }
+    let mut y = area.y;
+    for (panel, rows) in shares {
+        panel.draw(buf, Rect { y, height: rows, ..area }, state, people);
+        y += rows;
+    }
+}

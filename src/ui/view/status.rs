@@ -1,0 +1,135 @@
+//! The lines above the keys: what model this is and how to get a better one, a fetch, a question, a notice.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+
+use crate::ui::format::{megabytes, percent, rate, time};
+use crate::ui::keymap::{Action, TABLE, key_for};
+use crate::ui::state::{Better, Download, Mode, State};
+use crate::ui::text::{clip, first_fit, one_line, width};
+
+/// The lines to show now, most urgent last.
+pub fn lines(state: &State, columns: usize) -> Vec<(String, Style)> {
+    let theme = state.options.theme;
+    let mut lines = Vec::new();
+    if let Some(wordings) = model_line(state) {
+        let style = match state.better {
+            Better::Fetching(_) | Better::WaitingToSwitch | Better::Loading | Better::Ready => theme.accent(),
+            _ => theme.quiet(),
+        };
+        lines.push((first_fit(&wordings, columns.saturating_sub(1)), style));
+    }
+    if let Better::Failed(why) = &state.better {
+        for line in why.lines() {
+            lines.push((clip(&one_line(line), columns.saturating_sub(1)), theme.bad()));
+        }
+        lines.push((format!("{} tries again", key_for(Action::Model)), theme.quiet()));
+    }
+    if state.broadcast {
+        lines.push((format!("» what you send goes to all panes ({} ends that)", key_for(Action::Broadcast)), theme.warn()));
+    }
+    if let Some((question, style)) = question(state) {
+        lines.push((clip(&question, columns.saturating_sub(1)), style));
+    } else if let Some(notice) = &state.notice {
+        let style = if notice.bad { theme.bad() } else { theme.good() };
+        lines.push((clip(&one_line(&notice.text), columns.saturating_sub(1)), style));
+    }
+    lines
+}
+
+fn question(state: &State) -> Option<(String, Style)> {
+    let theme = state.options.theme;
+    match state.mode {
+        Mode::ConfirmClose => {
+            let name = &state.focused().person.name;
+            Some((format!("Close {name}? Its conversation is lost.  y: close · any other key: keep it"), theme.warn()))
+        }
+        Mode::ConfirmQuit => {
+            let running = match state.live() {
+                0 => "Conversations are not kept.".to_owned(),
+                1 => "One answer is still running; conversations are not kept.".to_owned(),
+                n => format!("{n} answers are still running; conversations are not kept."),
+            };
+            Some((format!("Quit? {running}  y or Ctrl-C: quit · any other key: stay"), theme.warn()))
+        }
+        _ => None,
+    }
+}
+
+/// What the model line says, longest wording first.
+fn model_line(state: &State) -> Option<Vec<String>> {
+    let key = key_for(Action::Model);
+    let (title, size) = (&state.options.better_title, megabytes(state.options.better_bytes));
+    match &state.better {
+        Better::InUse => None,
+        Better::Absent => Some(vec![
+            format!("This is nano, a tiny, naive model that comes with the program. {key} fetches {title} ({size})."),
+            format!("nano is tiny and naive: {key} fetches {title} ({size})"),
+            format!("nano is naive: {key} fetches a better model"),
+        ]),
+        Better::Failed(_) => None,
+        Better::Fetching(download) => Some(fetch_words(download, title, &key)),
+        Better::Ready => {
+            Some(vec![format!("{title} is here: {key} switches to it, every chat stays."), format!("{key} switches to {title}")])
+        }
+        Better::WaitingToSwitch => {
+            let n = state.live();
+            Some(vec![
+                format!("{title} takes over when the {n} running answers have ended; {key} again stops them and switches now."),
+                format!("switching after {n} answers; {key} again: now"),
+            ])
+        }
+        Better::Loading => Some(vec!["Loading the model…".to_owned()]),
+    }
+}
+
+fn fetch_words(download: &Download, title: &str, key: &str) -> Vec<String> {
+    let Some(total) = download.total.filter(|total| *total > 0) else {
+        return vec![format!("Fetching {title}: {}… ({key} stops it)", one_line(&download.source))];
+    };
+    let share = percent(download.done.min(total), total);
+    let filled = (download.done.min(total) * 20 / total) as usize;
+    let bar = format!("{}{}", "█".repeat(filled), "░".repeat(20 - filled));
+    let mut figures = format!("{} of {}", megabytes(download.done), megabytes(total));
+    if let Some(speed) = download.rate.filter(|speed| *speed > 0.0) {
+        let left = std::time::Duration::from_secs_f64(total.saturating_sub(download.done) as f64 / speed);
+        figures.push_str(&format!(", {}B/s, {} left", rate(speed), time(left)));
+    }
+    let source = one_line(&download.source);
+    vec![
+        format!("Fetching {title}: {source}  {bar} {share}  {figures}  ({key} stops it)"),
+        format!("{source} {bar} {share} {figures} ({key} stops it)"),
+        format!("{source} {share} ({key} stops it)"),
+    ]
+}
+
+pub fn draw(buf: &mut Buffer, area: Rect, lines: &[(String, Style)]) {
+    let skip = lines.len().saturating_sub(usize::from(area.height));
+    for (row, (text, style)) in lines.iter().skip(skip).enumerate() {
+        buf.set_stringn(area.x + 1, area.y + row as u16, text, usize::from(area.width.saturating_sub(1)), *style);
+    }
+}
+
+/// The keys, as many as fit.
+pub fn footer(buf: &mut Buffer, area: Rect, state: &State) {
+    let theme = state.options.theme;
+    let mut spans = vec![Span::raw(" ")];
+    let mut used = 1;
+    // Help is always there: it stands first in what must fit.
+    let help = TABLE.iter().filter(|binding| binding.action == Action::Help);
+    let others = TABLE.iter().filter(|binding| !binding.short.is_empty() && binding.action != Action::Help);
+    for binding in help.chain(others) {
+        let Some(key) = binding.keys.first() else { continue };
+        let (key, word) = (key.label(), binding.short);
+        let columns = width(&key) + 1 + width(word) + 3;
+        if used + columns > usize::from(area.width) {
+            break;
+        }
+        used += columns;
+        spans.push(Span::styled(key, theme.key()));
+        spans.push(Span::styled(format!(" {word}   "), theme.quiet()));
+    }
+    buf.set_line(area.x, area.y, &Line::from(spans), area.width);
+}
