@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::batch::Batch;
 use crate::config::{EngineConfig, PaceChoice};
 use crate::engine::{self, EngineHandle, EngineOptions, ForwardError, Limits, ModelInfo, Pace};
-use crate::hub::{self, Choice, NANO, NANO_BYTES};
+use crate::hub::{self, Choice, NANO_BYTES};
 use crate::model::{GgufError, GgufFile, Llama, LlamaConfig, ModelError, ModelOptions};
 use crate::scheduler::InvalidLimits;
 use crate::text::{TextModel, TokenizerData, TokenizerError};
@@ -84,7 +84,7 @@ pub fn launch(choice: &Choice, config: &EngineConfig, default_seats: usize, pace
     let options = ModelOptions { threads: config.threads, kernels: None, block_size: BLOCK_SIZE, num_blocks };
     let model = Llama::load(&file, options)?;
     let info = ModelInfo {
-        title: title(choice, &shape, &model),
+        title: title(choice, &shape),
         name,
         types: model.types().to_owned(),
         parameters: model.parameters(),
@@ -139,11 +139,11 @@ fn watermark(num_blocks: usize, seats: usize) -> usize {
     seats.min(num_blocks / 8)
 }
 
-fn title(choice: &Choice, shape: &LlamaConfig, model: &Llama) -> String {
+/// What the file calls itself; the weight types are shown beside it.
+fn title(choice: &Choice, shape: &LlamaConfig) -> String {
     match choice {
-        Choice::Nano => format!("batchroom nano {}", model.types()),
-        Choice::Published(published) => published.title.to_owned(),
-        Choice::Path(_) => format!("{} {}", shape.name.clone().unwrap_or_else(|| choice.name()), model.types()),
+        Choice::Published(published) => published.model.to_owned(),
+        Choice::Nano | Choice::Path(_) => shape.name.clone().unwrap_or_else(|| choice.name()),
     }
 }
 
@@ -151,9 +151,4 @@ impl engine::Model for Llama {
     fn forward(&mut self, batch: &Batch) -> Result<&[f32], ForwardError> {
         Llama::forward(self, batch).map_err(|error| ForwardError(error.to_string()))
     }
-}
-
-/// Whether this is the model that needs no fetching.
-pub fn is_nano(info: &ModelInfo) -> bool {
-    info.name == NANO
 }

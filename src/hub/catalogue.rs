@@ -12,6 +12,8 @@ pub static NANO_BYTES: &[u8] = include_bytes!("../../assets/batchroom-nano.gguf"
 #[derive(Debug, PartialEq, Eq)]
 pub struct Published {
     pub name: &'static str,
+    /// What its makers call it, without the weight type.
+    pub model: &'static str,
     pub title: &'static str,
     pub licence: &'static str,
     pub file: &'static str,
@@ -29,6 +31,7 @@ pub struct Published {
 /// SmolLM2-135M-Instruct, 4 bits: small, and a real chat model.
 pub static SMOLLM2: Published = Published {
     name: "smollm2",
+    model: "SmolLM2-135M-Instruct",
     title: "SmolLM2-135M-Instruct Q4_1",
     licence: "Apache-2.0",
     file: "SmolLM2-135M-Instruct.Q4_1.gguf",

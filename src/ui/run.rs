@@ -6,8 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crossterm::event::{Event as TermEvent, EventStream, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use futures_util::{FutureExt, StreamExt};
+use crossterm::event::{Event as TermEvent, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -59,7 +58,7 @@ pub async fn run(engine: EngineHandle, services: Arc<dyn Services>, options: Opt
         dirty: true,
         leave: None,
     };
-    let mut input = EventStream::new();
+    let mut input = listen_for_input()?;
     while app.leave.is_none() {
         app.turn(&mut input, &mut signals).await?;
         if app.dirty && Instant::now() >= app.next_frame && app.leave.is_none() {
@@ -68,6 +67,24 @@ pub async fn run(engine: EngineHandle, services: Arc<dyn Services>, options: Opt
     }
     app.engine.shutdown(Duration::ZERO);
     Ok(ExitCode::from(app.leave.unwrap_or(0)))
+}
+
+type Input = mpsc::Receiver<std::io::Result<TermEvent>>;
+
+/// A thread that reads the terminal: unlike a stream, a channel can be asked for what is there already.
+fn listen_for_input() -> std::io::Result<Input> {
+    let (sender, receiver) = mpsc::channel(TURN);
+    let listen = move || {
+        loop {
+            let event = crossterm::event::read();
+            let over = event.is_err();
+            if sender.blocking_send(event).is_err() || over {
+                return;
+            }
+        }
+    };
+    std::thread::Builder::new().name("input".into()).spawn(listen)?;
+    Ok(receiver)
 }
 
 struct Signals {
@@ -120,7 +137,7 @@ struct App {
 
 impl App {
     /// Waits for whatever comes first, input before all else, and takes it in.
-    async fn turn(&mut self, input: &mut EventStream, signals: &mut Signals) -> anyhow::Result<()> {
+    async fn turn(&mut self, input: &mut Input, signals: &mut Signals) -> anyhow::Result<()> {
         let frame_due = async {
             match self.dirty {
                 true => sleep_until(self.next_frame).await,
@@ -143,7 +160,7 @@ impl App {
                 self.screen.take_again()?;
                 self.dirty = true;
             }
-            event = input.next() => self.input(event, input).await?,
+            event = input.recv() => self.input(event, input).await?,
             Ok(()) = self.snapshots.changed() => self.news(),
             result = finished(&mut self.launch) => self.launched(result),
             progress = fetching(&mut self.fetch) => self.fetched(progress),
@@ -214,7 +231,7 @@ impl App {
     }
 
     /// One event and whatever came with it: a burst with line ends inside is a paste, bracketed or not.
-    async fn input(&mut self, first: Option<std::io::Result<TermEvent>>, input: &mut EventStream) -> anyhow::Result<()> {
+    async fn input(&mut self, first: Option<std::io::Result<TermEvent>>, input: &mut Input) -> anyhow::Result<()> {
         let mut burst = Vec::new();
         let mut next = Some(first);
         while let Some(event) = next {
@@ -229,9 +246,9 @@ impl App {
             next = if burst.len() >= TURN {
                 None
             } else if burst.len() > BURST && burst.last().is_some_and(is_enter) {
-                tokio::time::timeout(PASTE_GAP, input.next()).await.ok()
+                tokio::time::timeout(PASTE_GAP, input.recv()).await.ok()
             } else {
-                input.next().now_or_never()
+                input.try_recv().ok().map(Some)
             };
         }
         for msg in into_messages(burst) {

@@ -63,7 +63,7 @@ pub fn draw(buf: &mut Buffer, area: Rect, state: &State, index: usize, people: &
         ),
     ]);
     let mut block = Block::bordered().border_type(kind).border_style(border).title(name);
-    if area.width as usize > 10 + width(&figure) {
+    if !figure.is_empty() && usize::from(area.width) > 10 + width(&figure) {
         block = block.title(Line::from(Span::styled(format!(" {figure} "), headline_style(state, pane))).right_aligned());
     }
     block.render(area, buf);
@@ -105,8 +105,9 @@ fn headline_style(state: &State, pane: &Pane) -> Style {
 fn transcript(buf: &mut Buffer, area: Rect, state: &State, pane: &Pane, person: Style) {
     let theme = state.options.theme;
     if pane.transcript.is_empty() && area.height > 0 {
-        let hint = if area.height > 1 { "Type a prompt below and press Enter." } else { "" };
-        buf.set_stringn(area.x + 2, area.y, hint, usize::from(area.width.saturating_sub(2)), theme.quiet());
+        let hints = ["Type a prompt below and press Enter.".to_owned(), "Type below, then Enter.".to_owned(), String::new()];
+        let room = usize::from(area.width.saturating_sub(2));
+        buf.set_stringn(area.x + 2, area.y, first_fit(&hints, room), room, theme.quiet());
         return;
     }
     let newest_answers = pane.live && pane.transcript.following();

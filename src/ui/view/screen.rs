@@ -138,15 +138,19 @@ impl Panel {
     }
 }
 
-/// One under the other: each gets at least what it needs, in order; then the rest goes where more is wanted.
+/// One under the other. With little height the first panels get all they want and the last ones nothing; with more,
+/// each gets at least what it needs, and then the rest goes where more is wanted, in order.
 fn stack(buf: &mut Buffer, area: Rect, state: &State, people: &People, panels: &[Panel]) {
+    let least: u16 = panels.iter().map(|panel| panel.least()).sum();
+    let scarce = area.height < least + 8;
     let mut shares: Vec<(Panel, u16)> = Vec::new();
     let mut left = area.height;
     for panel in panels {
-        let least = panel.least();
-        if left >= least {
-            shares.push((*panel, least));
-            left -= least;
+        let rows =
+            if scarce { panel.wanted(state, area.width).clamp(panel.least(), left.max(panel.least())) } else { panel.least() };
+        if left >= rows {
+            shares.push((*panel, rows));
+            left -= rows;
         }
     }
     for (panel, rows) in &mut shares {
