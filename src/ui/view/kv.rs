@@ -1,0 +1,188 @@
+//! KV memory: a map of the blocks by owner, and the sums.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line, Span};
+
+use super::panel;
+use crate::engine::api::{BlockOwner, KvView, Snapshot};
+use crate::ui::people::People;
+use crate::ui::theme::Theme;
+use crate::ui::{format, text};
+
+const SHARED: &str = "#";
+const CACHED: &str = "░";
+const FREE: &str = "·";
+/// Rows of the map that are worth asking for.
+const MAP_ROWS: usize = 6;
+/// Lines under the map: the sum, the waste, the legend.
+const LINES: usize = 3;
+
+pub fn wanted_height(snapshot: &Snapshot, width: u16) -> u16 {
+    let columns = panel::inner_width(width).max(1);
+    let rows = snapshot.kv.owners.len().div_ceil(columns).clamp(1, MAP_ROWS);
+    (2 + rows + LINES) as u16
+}
+
+pub fn draw(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: &People, theme: Theme) {
+    let kv = &snapshot.kv;
+    let area = area.intersection(buf.area);
+    // The room inside is known before the frame is drawn, because the map's scale stands in the title.
+    let width = panel::inner_width(area.width);
+    let height = usize::from(area.height).saturating_sub(2);
+    let lines = match height {
+        0..=1 => height,
+        2..=3 => 1,
+        4 => 2,
+        _ => LINES,
+    };
+    let rows = height - lines;
+    let scale = blocks_per_cell(kv.owners.len(), width * rows);
+    let Some(inner) = panel::frame(buf, area, "KV memory", &figures(kv, scale), theme) else { return };
+    let cells: Vec<BlockOwner> = if rows > 0 { kv.owners.chunks(scale).map(most).collect() } else { Vec::new() };
+    for (place, owner) in cells.iter().enumerate() {
+        let (glyph, style) = paint(*owner, people, theme);
+        panel::put_at(buf, inner, (place % width, place / width), &glyph, style);
+    }
+    let map = cells.len().div_ceil(width.max(1));
+    let under = [sum(kv, width, theme), waste(snapshot, width, theme), legend(kv, people, width, theme)];
+    for (place, line) in under.into_iter().take(lines).enumerate() {
+        panel::put(buf, inner, map + place, line);
+    }
+}
+
+fn figures(kv: &KvView, scale: usize) -> Vec<String> {
+    let share = format::percent(kv.used as u64, kv.total as u64);
+    let size = format::bytes(size(kv.total, kv));
+    let full = format!("{share} of {size}");
+    match scale {
+        1 => vec![full.clone() + " · 1 cell = 1 block", full, share],
+        _ => vec![format!("{full} · 1 cell = {scale} blocks"), format!("{share} · 1 cell = {scale} blocks"), full, share],
+    }
+}
+
+fn size(blocks: usize, kv: &KvView) -> u64 {
+    (blocks as u64).saturating_mul(kv.bytes_per_block as u64)
+}
+
+/// The smallest number of blocks a cell at which the map fits.
+fn blocks_per_cell(blocks: usize, cells: usize) -> usize {
+    if cells == 0 { blocks.max(1) } else { blocks.div_ceil(cells).max(1) }
+}
+
+/// Who holds most of these blocks; free only when all of them are.
+fn most(blocks: &[BlockOwner]) -> BlockOwner {
+    let mut counts: Vec<(BlockOwner, usize)> = Vec::new();
+    for owner in blocks.iter().filter(|owner| **owner != BlockOwner::Free) {
+        match counts.iter_mut().find(|(other, _)| other == owner) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((*owner, 1)),
+        }
+    }
+    // The first of equals, so that the map does not flicker.
+    counts.iter().rev().max_by_key(|(_, count)| *count).map_or(BlockOwner::Free, |(owner, _)| *owner)
+}
+
+fn paint(owner: BlockOwner, people: &People, theme: Theme) -> (String, Style) {
+    match owner {
+        BlockOwner::Free => (FREE.into(), theme.quiet()),
+        BlockOwner::Cached => (CACHED.into(), theme.quiet()),
+        BlockOwner::Shared => (SHARED.into(), theme.strong().add_modifier(Modifier::REVERSED)),
+        BlockOwner::User(user) => {
+            let style = people.style(user, theme).add_modifier(Modifier::REVERSED);
+            (panel::letter(people, user).to_string(), style)
+        }
+    }
+}
+
+fn sum(kv: &KvView, width: usize, theme: Theme) -> Line<'static> {
+    let [used, cached, free, total] = [kv.used, kv.cached, kv.free, kv.total].map(|blocks| format::count(blocks as u64));
+    let [used_size, free_size] = [kv.used, kv.free].map(|blocks| format::bytes(size(blocks, kv)));
+    let token = format::bytes((kv.bytes_per_block / kv.block_size.max(1)) as u64);
+    let sum = format!("used {used} + cached {cached} + free {free} = {total}");
+    let line = text::first_fit(
+        &[
+            format!(
+                "used {used} ({used_size}) + cached {cached} + free {free} ({free_size}) = {total} blocks of {} tokens, {token} a token",
+                kv.block_size
+            ),
+            format!("{sum} blocks of {} tokens ({token} a token)", kv.block_size),
+            format!("{sum} blocks of {} tokens", kv.block_size),
+            format!("{sum} blocks"),
+            sum,
+            format!("{used} used + {cached} cached + {free} free"),
+            format!("used {used} of {total}"),
+            format!("{used}/{total}"),
+        ],
+        width,
+    );
+    Line::styled(line, theme.text())
+}
+
+fn waste(snapshot: &Snapshot, width: usize, theme: Theme) -> Line<'static> {
+    let kv = &snapshot.kv;
+    let slots = kv.used.saturating_mul(kv.block_size);
+    let empty = slots.saturating_sub(kv.filled_slots);
+    let reserve = format!(
+        "reserving {} each would need {}",
+        format::count(snapshot.limits.max_model_len as u64),
+        format::percent(kv.reserved_max as u64, kv.total as u64)
+    );
+    let wordings = if slots == 0 {
+        vec!["nothing in use, nothing wasted".to_owned(), "nothing in use".to_owned()]
+    } else {
+        let share = tenths(empty, slots);
+        let long = format!("waste now {share} ({} of {} slots)", format::count(empty as u64), format::count(slots as u64));
+        let reserved = format::percent(kv.reserved_max as u64, kv.total as u64);
+        vec![
+            format!("{long} · {reserve} of the memory"),
+            format!("{long} · {reserve}"),
+            format!("waste now {share} · {reserve}"),
+            format!("waste {share} · reserving all: {reserved}"),
+            format!("waste now {share}"),
+        ]
+    };
+    Line::styled(text::first_fit(&wordings, width), theme.text())
+}
+
+fn tenths(part: usize, whole: usize) -> String {
+    match part as f64 * 100.0 / whole.max(1) as f64 {
+        0.0 => "0%".into(),
+        share if share < 0.1 => "<0.1%".into(),
+        share => format!("{share:.1}%"),
+    }
+}
+
+/// The owners on the map by letter and name, then the signs; as many as fit.
+fn legend(kv: &KvView, people: &People, width: usize, theme: Theme) -> Line<'static> {
+    let mut owners: Vec<BlockOwner> = Vec::new();
+    for owner in kv.owners.iter().filter(|owner| matches!(owner, BlockOwner::User(_))) {
+        if owners.last() != Some(owner) && !owners.contains(owner) {
+            owners.push(*owner);
+        }
+    }
+    let signs = [BlockOwner::Shared, BlockOwner::Cached, BlockOwner::Free];
+    owners.extend(signs.into_iter().filter(|sign| *sign == BlockOwner::Free || kv.owners.contains(sign)));
+    let mut spans = Vec::new();
+    let mut used = 0;
+    for owner in owners {
+        let word = match owner {
+            BlockOwner::User(user) => text::clip(&panel::name(people, user), panel::NAME_MAX),
+            BlockOwner::Shared => "shared".into(),
+            BlockOwner::Cached => "cached".into(),
+            BlockOwner::Free => "free".into(),
+        };
+        let (glyph, style) = paint(owner, people, theme);
+        let gap = if spans.is_empty() { 0 } else { 2 };
+        let wide = gap + 1 + 1 + text::width(&word);
+        if used + wide > width {
+            break;
+        }
+        used += wide;
+        spans.push(Span::raw(" ".repeat(gap)));
+        spans.push(Span::styled(glyph, style));
+        spans.push(Span::styled(format!(" {word}"), theme.quiet()));
+    }
+    Line::from(spans)
+}

@@ -1,0 +1,138 @@
+//! What the panels of the machine room share: the frame with its title, columns, and the order of users.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, BorderType, Padding, Widget};
+
+use crate::batch::UserId;
+use crate::engine::api::{Snapshot, Status, UserView};
+use crate::ui::people::People;
+use crate::ui::text;
+use crate::ui::theme::Theme;
+
+/// Names take so many columns at most.
+pub const NAME_MAX: usize = 10;
+/// Panels at least this wide keep a blank column inside each border.
+const PADDED_FROM: u16 = 24;
+
+/// Draws border and title (`name — figures`, the first figures that fit) and returns the room inside. None: the area
+/// is too small for a border, and holds the title alone.
+pub fn frame(buf: &mut Buffer, area: Rect, name: &str, figures: &[String], theme: Theme) -> Option<Rect> {
+    let area = area.intersection(buf.area);
+    if area.is_empty() {
+        return None;
+    }
+    let bordered = area.height >= 3 && area.width >= 12;
+    let room = usize::from(if bordered { area.width - 4 } else { area.width });
+    let taken = text::width(name) + 3;
+    let mut title = vec![Span::styled(text::clip(name, room), theme.strong())];
+    if let Some(figures) = figures.iter().find(|figures| taken + text::width(figures) <= room) {
+        title.push(Span::styled(" — ", theme.quiet()));
+        title.push(Span::styled(figures.clone(), theme.text()));
+    }
+    if !bordered {
+        buf.set_line(area.x, area.y, &Line::from(title), area.width);
+        return None;
+    }
+    title.insert(0, Span::raw(" "));
+    title.push(Span::raw(" "));
+    let block = Block::bordered()
+        .border_type(BorderType::Rounded)
+        .border_style(theme.border())
+        .title(Line::from(title))
+        .padding(Padding::horizontal(u16::from(area.width >= PADDED_FROM)));
+    let inner = block.inner(area);
+    block.render(area, buf);
+    Some(inner)
+}
+
+/// Columns inside the frame of a panel so wide.
+pub fn inner_width(width: u16) -> usize {
+    usize::from(width).saturating_sub(if width >= PADDED_FROM { 4 } else { 2 })
+}
+
+/// Writes one line at a row of the area; nothing when there is no such row.
+pub fn put(buf: &mut Buffer, area: Rect, row: usize, line: Line<'_>) {
+    if row < usize::from(area.height) {
+        buf.set_line(area.x, area.y + row as u16, &line, area.width);
+    }
+}
+
+/// Writes at a column of a row, up to the area's right edge.
+pub fn put_at(buf: &mut Buffer, area: Rect, (column, row): (usize, usize), content: &str, style: Style) {
+    if row < usize::from(area.height) && column < usize::from(area.width) {
+        let room = usize::from(area.width) - column;
+        buf.set_stringn(area.x + column as u16, area.y + row as u16, content, room, style);
+    }
+}
+
+/// Text at the left of so many columns, clipped when too long.
+pub fn left(content: &str, columns: usize) -> String {
+    let mut out = text::clip(content, columns);
+    out.extend(std::iter::repeat_n(' ', columns.saturating_sub(text::width(&out))));
+    out
+}
+
+/// Text at the right of so many columns, clipped when too long.
+pub fn right(content: &str, columns: usize) -> String {
+    let content = text::clip(content, columns);
+    let mut out = " ".repeat(columns.saturating_sub(text::width(&content)));
+    out.push_str(&content);
+    out
+}
+
+/// Breaks a text into lines of so many columns.
+pub fn wrapped(content: &str, columns: usize) -> Vec<String> {
+    let mut wrap = text::Wrap::default();
+    wrap.update(content, columns);
+    wrap.lines().iter().map(|(start, end)| content[*start..*end].trim_end().to_owned()).collect()
+}
+
+/// A person's name as it may be shown.
+pub fn name(people: &People, user: UserId) -> String {
+    text::one_line(&people.name(user))
+}
+
+/// The letter that stands for a person, always one column wide.
+pub fn letter(people: &People, user: UserId) -> char {
+    let letter = people.letter(user);
+    if text::width(letter.encode_utf8(&mut [0; 4])) == 1 && !letter.is_control() { letter } else { '?' }
+}
+
+/// Columns that the names of these users need.
+pub fn name_columns(people: &People, users: &[UserView], most: usize) -> usize {
+    let widest = users.iter().map(|view| text::width(&name(people, view.user))).max().unwrap_or(0);
+    widest.min(NAME_MAX).min(most)
+}
+
+/// Whether this user's newest request is still in the engine.
+pub fn is_live(view: &UserView) -> bool {
+    !matches!(view.status, Status::Finished(_))
+}
+
+/// The users to show in so many rows, and how many are left out. All of them in their own order when they fit;
+/// else live ones first, and one row is kept to say how many more there are.
+pub fn pick_users(snapshot: &Snapshot, rows: usize) -> (Vec<&UserView>, usize) {
+    let users = &snapshot.users;
+    if users.len() <= rows {
+        return (users.iter().collect(), 0);
+    }
+    let (live, ended): (Vec<&UserView>, Vec<&UserView>) = users.iter().partition(|view| is_live(view));
+    let shown: Vec<&UserView> = live.into_iter().chain(ended).take(rows.saturating_sub(1)).collect();
+    let left_out = users.len() - shown.len();
+    (shown, left_out)
+}
+
+/// Cells of a gauge that stand for `part` of `whole`: none only when none, all only when all.
+pub fn gauge_cells(part: usize, whole: usize, cells: usize) -> usize {
+    if whole == 0 || part == 0 || cells == 0 {
+        return 0;
+    }
+    if part >= whole {
+        return cells;
+    }
+    let exact = (part as f64 / whole as f64 * cells as f64).round() as usize;
+    exact.clamp(1, cells.saturating_sub(1).max(1))
+}
