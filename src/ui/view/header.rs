@@ -32,9 +32,11 @@ pub fn draw(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, _people: &People,
     }
     let edge = usize::from(area.width > 20);
     let room = usize::from(area.width) - 2 * edge;
-    let mut left = model(snapshot, theme);
-    let mut right = engine(snapshot, theme);
-    while width(&left) + width(&right) + GAP > room && drop_one(&mut left, &mut right) {}
+    // The file's long title when it costs no figure, else the model's short name.
+    let (mut left, mut right) = fit(snapshot, &title(&snapshot.model.title, &snapshot.model.name), room, theme);
+    if right.len() + 1 < engine(snapshot, room, theme).len() || left.is_empty() {
+        (left, right) = fit(snapshot, &words(text::one_line(&snapshot.model.name).trim(), TITLE_MAX), room, theme);
+    }
     if left.is_empty() && right.len() == 1 && text::width(&right[0].text) > room {
         // Only the state is left, and its symbol says enough when the word has no room.
         let symbol: String = right[0].text.chars().take(1).collect();
@@ -44,6 +46,13 @@ pub fn draw(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, _people: &People,
     buf.set_line(x, area.y, &line(&left, Span::styled(" · ", theme.quiet())), room as u16);
     let from = room.saturating_sub(width(&right));
     buf.set_line(x + from as u16, area.y, &line(&right, Span::raw("   ")), (room - from) as u16);
+}
+
+/// Both sides without the pieces that have no room.
+fn fit(snapshot: &Snapshot, title: &str, room: usize, theme: Theme) -> (Vec<Piece>, Vec<Piece>) {
+    let (mut left, mut right) = (model(snapshot, title, theme), engine(snapshot, room, theme));
+    while width(&left) + width(&right) + GAP > room && drop_one(&mut left, &mut right) {}
+    (left, right)
 }
 
 fn width(pieces: &[Piece]) -> usize {
@@ -72,16 +81,16 @@ fn drop_one(left: &mut Vec<Piece>, right: &mut Vec<Piece>) -> bool {
     true
 }
 
-fn model(snapshot: &Snapshot, theme: Theme) -> Vec<Piece> {
+fn model(snapshot: &Snapshot, title: &str, theme: Theme) -> Vec<Piece> {
     let model = &snapshot.model;
     let kernels = text::one_line(&model.kernels);
     let threads = format::plural(model.threads, "thread", "threads");
     let processor = if kernels.is_empty() { threads } else { format!("{kernels}, {threads}") };
     let pieces = [
-        ("batchroom".to_owned(), theme.strong(), 4),
-        (title(&model.title, &model.name), theme.accent(), 3),
-        (words(&text::one_line(&model.types), 20), theme.quiet(), 9),
-        (words(&processor, 36), theme.quiet(), 10),
+        ("batchroom".to_owned(), theme.strong(), 8),
+        (title.to_owned(), theme.accent(), 3),
+        (words(&text::one_line(&model.types), 20), theme.quiet(), 10),
+        (words(&processor, 36), theme.quiet(), 11),
     ];
     let pieces = pieces.into_iter().filter(|(text, ..)| !text.is_empty());
     pieces.map(|(text, style, drop)| Piece { text, style, drop }).collect()
@@ -108,11 +117,13 @@ fn words(content: &str, columns: usize) -> String {
     if out.is_empty() { text::clip(content.trim(), columns) } else { out }
 }
 
-fn engine(snapshot: &Snapshot, theme: Theme) -> Vec<Piece> {
+fn engine(snapshot: &Snapshot, room: usize, theme: Theme) -> Vec<Piece> {
     let mut pieces = vec![state(snapshot, theme)];
     let mut add = |text: String, style: Style, drop: u8| pieces.push(Piece { text, style, drop });
     if let Some(fault) = snapshot.fault.as_deref().filter(|_| snapshot.state == RunState::Stopped) {
-        add(words(&text::one_line(fault), 60), theme.bad(), 2);
+        // The fault matters more than the model: it takes the whole line, cut between words.
+        let left = room.saturating_sub(text::width("■ stopped") + 2 * GAP);
+        add(words(&text::one_line(fault), left), theme.bad(), 1);
         return pieces;
     }
     if let Pace::StepsPerSecond(rate) = snapshot.pace {
@@ -123,7 +134,7 @@ fn engine(snapshot: &Snapshot, theme: Theme) -> Vec<Piece> {
     let queue = if snapshot.waiting > 0 { theme.warn() } else { theme.text() };
     add(format!("queue {}", snapshot.waiting), queue, 7);
     add(format!("{} tok/s", format::rate(snapshot.totals.tokens_per_s)), theme.strong(), 2);
-    add(format!("{}/step", format::time_or_unknown(snapshot.totals.step_time)), theme.quiet(), 8);
+    add(format!("{}/step", format::time_or_unknown(snapshot.totals.step_time)), theme.quiet(), 9);
     add(format!("KV {}", format::percent(snapshot.kv.used as u64, snapshot.kv.total as u64)), theme.text(), 6);
     pieces
 }

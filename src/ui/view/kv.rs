@@ -39,7 +39,7 @@ pub fn draw(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: &People, 
     };
     let rows = height - lines;
     let scale = blocks_per_cell(kv.owners.len(), width * rows);
-    let Some(inner) = panel::frame(buf, area, "KV memory", &figures(kv, scale), theme) else { return };
+    let Some(inner) = panel::frame(buf, area, "KV memory", &figures(kv, (rows > 0).then_some(scale)), theme) else { return };
     let cells: Vec<BlockOwner> = if rows > 0 { kv.owners.chunks(scale).map(most).collect() } else { Vec::new() };
     for (place, owner) in cells.iter().enumerate() {
         let (glyph, style) = paint(*owner, people, theme);
@@ -52,14 +52,16 @@ pub fn draw(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: &People, 
     }
 }
 
-fn figures(kv: &KvView, scale: usize) -> Vec<String> {
+fn figures(kv: &KvView, scale: Option<usize>) -> Vec<String> {
     let share = format::percent(kv.used as u64, kv.total as u64);
-    let size = format::bytes(size(kv.total, kv));
-    let full = format!("{share} of {size}");
-    match scale {
-        1 => vec![full.clone() + " · 1 cell = 1 block", full, share],
-        _ => vec![format!("{full} · 1 cell = {scale} blocks"), format!("{share} · 1 cell = {scale} blocks"), full, share],
+    let full = format!("{share} of {}", format::bytes(size(kv.total, kv)));
+    let Some(scale) = scale else { return vec![full, share] };
+    let cell = format!("1 cell = {}", format::plural(scale, "block", "blocks"));
+    if scale == 1 {
+        return vec![format!("{full} · {cell}"), full, share];
     }
+    // A scale of one is what everyone expects; another one must be said before the size.
+    vec![format!("{full} · {cell}"), format!("{share} · {cell}"), format!("{share} · cell = {scale}"), share]
 }
 
 fn size(blocks: usize, kv: &KvView) -> u64 {

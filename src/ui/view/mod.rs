@@ -3,12 +3,7 @@
 pub mod charts;
 pub mod header;
 pub mod kv;
-pub mod layout;
 pub mod notes;
-pub mod pane;
-mod panel;
-pub mod popup;
-pub mod screen;
-pub mod status;
+pub mod panel;
 pub mod timeline;
 pub mod users;

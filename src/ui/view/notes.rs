@@ -28,14 +28,14 @@ pub fn draw(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: &People, 
         panel::put(buf, inner, 0, Line::styled(text::clip("nothing has happened yet", width), theme.quiet()));
         return;
     }
-    let step = snapshot.notes.back().map_or(0, |note| text::width(&note.step.to_string()));
+    let columns = Columns::new(snapshot, people, width);
     // From the newest back until the panel is full; what does not fit whole loses its first lines.
     let mut lines: Vec<Line<'static>> = Vec::new();
     for note in snapshot.notes.iter().rev() {
         if lines.len() >= height {
             break;
         }
-        lines.extend(note_lines(note, people, width, step, theme).into_iter().rev());
+        lines.extend(note_lines(note, people, &columns, theme).into_iter().rev());
     }
     lines.truncate(height);
     for (row, line) in lines.into_iter().rev().enumerate() {
@@ -53,49 +53,81 @@ fn figures(snapshot: &Snapshot) -> Vec<String> {
     ]
 }
 
+/// Where the parts of a note begin.
+struct Columns {
+    width: usize,
+    /// Zero when the panel is too narrow for step numbers.
+    step: usize,
+    name: usize,
+}
+
+impl Columns {
+    fn new(snapshot: &Snapshot, people: &People, width: usize) -> Self {
+        let step = snapshot.notes.back().map_or(0, |note| text::width(&note.step.to_string()));
+        let names = snapshot.notes.iter().map(|note| text::width(&panel::name(people, user(&note.kind))));
+        let name = names.max().unwrap_or(0).min(panel::NAME_MAX).min(width / 3);
+        Columns { width, step: if width >= 30 { step } else { 0 }, name }
+    }
+}
+
+fn user(kind: &NoteKind) -> UserId {
+    match kind {
+        NoteKind::Queued { user, .. }
+        | NoteKind::Admitted { user, .. }
+        | NoteKind::Preempted { user, .. }
+        | NoteKind::Finished { user, .. }
+        | NoteKind::Rejected { user, .. } => *user,
+    }
+}
+
 /// One note: step, name, and what happened, wrapped under itself.
-fn note_lines(note: &Note, people: &People, width: usize, step: usize, theme: Theme) -> Vec<Line<'static>> {
-    let (user, what, style) = words(&note.kind, people, theme);
-    let step = if width >= 30 { format!("{:>step$}  ", note.step) } else { String::new() };
-    let name = text::clip(&panel::name(people, user), panel::NAME_MAX.min(width / 3));
-    let indent = text::width(&step) + text::width(&name) + 1;
-    let mut pieces = panel::wrapped(&what, width.saturating_sub(indent).max(1));
+fn note_lines(note: &Note, people: &People, columns: &Columns, theme: Theme) -> Vec<Line<'static>> {
+    let user = user(&note.kind);
+    let (what, style) = words(&note.kind, people, theme);
+    let step = match columns.step {
+        0 => String::new(),
+        step => panel::right(&note.step.to_string(), step) + "  ",
+    };
+    let name = panel::left(&panel::name(people, user), columns.name);
+    let indent = text::width(&step) + columns.name + 2;
+    let room = columns.width.saturating_sub(indent);
+    let mut pieces = panel::wrapped(&what, room.max(1));
     if pieces.len() > LINES_MAX {
         pieces.truncate(LINES_MAX);
         if let Some(last) = pieces.last_mut() {
-            *last = text::clip(&format!("{last} …"), width.saturating_sub(indent));
+            *last = text::clip(last, room.saturating_sub(1)).trim_end_matches('…').to_owned() + "…";
         }
     }
     let mut pieces = pieces.into_iter();
     let first = Line::from(vec![
         Span::styled(step, theme.quiet()),
         Span::styled(name, people.style(user, theme)),
-        Span::styled(format!(" {}", pieces.next().unwrap_or_default()), style),
+        Span::styled(format!("  {}", pieces.next().unwrap_or_default()), style),
     ]);
     let rest = pieces.map(|piece| Line::styled(format!("{}{piece}", " ".repeat(indent)), style));
     std::iter::once(first).chain(rest).collect()
 }
 
-fn words(kind: &NoteKind, people: &People, theme: Theme) -> (UserId, String, Style) {
+fn words(kind: &NoteKind, people: &People, theme: Theme) -> (String, Style) {
     match kind {
-        NoteKind::Queued { user, prompt_tokens, ahead } => {
+        NoteKind::Queued { prompt_tokens, ahead, .. } => {
             let place = match ahead {
                 0 => "next in line".to_owned(),
                 ahead => format!("{} ahead", format::count(*ahead as u64)),
             };
-            (*user, format!("queued: {}, {place}", tokens(*prompt_tokens)), theme.quiet())
+            (format!("queued: {}, {place}", tokens(*prompt_tokens)), theme.quiet())
         }
-        NoteKind::Admitted { user, blocks } => {
-            (*user, format!("admitted with {}", format::plural(*blocks, "block", "blocks")), theme.text())
+        NoteKind::Admitted { blocks, .. } => {
+            (format!("admitted with {}", format::plural(*blocks, "block", "blocks")), theme.text())
         }
-        NoteKind::Preempted { user, by, recompute } => {
+        NoteKind::Preempted { by, recompute, .. } => {
             let by = match by {
                 Some(by) => format!("for {}", panel::name(people, *by)),
                 None => "by its own lack of blocks".into(),
             };
-            (*user, format!("preempted {by}: {} to compute again", tokens(*recompute)), theme.warn())
+            (format!("preempted {by}: {} to compute again", tokens(*recompute)), theme.warn())
         }
-        NoteKind::Finished { user, reason, generated } => {
+        NoteKind::Finished { reason, generated, .. } => {
             let (end, style) = match reason {
                 FinishReason::Stop => ("finished", theme.good()),
                 FinishReason::Length => ("stopped at its token limit", theme.good()),
@@ -103,9 +135,9 @@ fn words(kind: &NoteKind, people: &People, theme: Theme) -> (UserId, String, Sty
                 FinishReason::Cancelled => ("cancelled", theme.quiet()),
                 FinishReason::Failed => ("failed", theme.bad()),
             };
-            (*user, format!("{end} after {}", tokens(*generated)), style)
+            (format!("{end} after {}", tokens(*generated)), style)
         }
-        NoteKind::Rejected { user, why } => (*user, format!("refused: {}", text::one_line(&why.to_string())), theme.bad()),
+        NoteKind::Rejected { why, .. } => (format!("refused: {}", text::one_line(&why.to_string())), theme.bad()),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use ratatui::style::Style;
+use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, BorderType, Padding, Widget};
 
@@ -27,10 +27,12 @@ pub fn frame(buf: &mut Buffer, area: Rect, name: &str, figures: &[String], theme
     let bordered = area.height >= 3 && area.width >= 12;
     let room = usize::from(if bordered { area.width - 4 } else { area.width });
     let taken = text::width(name) + 3;
-    let mut title = vec![Span::styled(text::clip(name, room), theme.strong())];
+    // The title lies on the border's cells and must not take their colour.
+    let plain = Style::new().fg(Color::Reset).remove_modifier(Modifier::DIM);
+    let mut title = vec![Span::styled(text::clip(name, room), plain.patch(theme.strong()))];
     if let Some(figures) = figures.iter().find(|figures| taken + text::width(figures) <= room) {
         title.push(Span::styled(" — ", theme.quiet()));
-        title.push(Span::styled(figures.clone(), theme.text()));
+        title.push(Span::styled(figures.clone(), plain.patch(theme.text())));
     }
     if !bordered {
         buf.set_line(area.x, area.y, &Line::from(title), area.width);

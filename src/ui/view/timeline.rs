@@ -94,10 +94,7 @@ pub fn draw(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: &People, 
     if budget > 0 {
         draw_budget(buf, inner, used + ruler, newest, people, theme);
     }
-    let from = height - legend.len();
-    for (place, items) in legend.iter().enumerate() {
-        panel::put(buf, inner, from + place, legend_line(items, theme));
-    }
+    draw_legend(buf, inner, &legend, theme);
 }
 
 fn figures(snapshot: &Snapshot) -> Vec<String> {
@@ -115,8 +112,14 @@ fn empty(buf: &mut Buffer, inner: Rect, snapshot: &Snapshot, theme: Theme) {
         0 => "no step yet: type a prompt and press Enter".to_owned(),
         waiting => format!("no step yet: {} for the first one", format::plural(waiting, "request waits", "requests wait")),
     };
-    for (row, line) in panel::wrapped(&sentence, usize::from(inner.width)).into_iter().enumerate() {
-        panel::put(buf, inner, row, Line::styled(line, theme.quiet()));
+    let sentence = panel::wrapped(&sentence, usize::from(inner.width));
+    let legend = legend(usize::from(inner.width), false);
+    // The signs are explained before the first of them appears, when there is room.
+    if sentence.len() + 1 + legend.len() <= usize::from(inner.height) {
+        draw_legend(buf, inner, &legend, theme);
+    }
+    for (row, line) in sentence.into_iter().enumerate() {
+        panel::put(buf, inner, row, Line::styled(line, theme.text()));
     }
 }
 
@@ -213,20 +216,17 @@ fn draw_ruler(buf: &mut Buffer, inner: Rect, row: usize, snapshot: &Snapshot, na
         return;
     }
     let shown = snapshot.timeline.len().min(columns);
+    let tokens = usize::from(inner.width) - TOKENS;
+    panel::put_at(buf, inner, (tokens, row), "tokens", theme.quiet());
     let mut free_from = 0;
     for (place, record) in snapshot.timeline.iter().skip(snapshot.timeline.len() - shown).enumerate() {
         let column = name + 1 + columns - shown + place;
         let label = format!("╵{}", record.step);
         let end = column + text::width(&label);
-        if record.step.is_multiple_of(TICK) && column >= free_from && end <= usize::from(inner.width) {
+        if record.step.is_multiple_of(TICK) && column >= free_from && end < tokens {
             panel::put_at(buf, inner, (column, row), &label, theme.quiet());
             free_from = end + 1;
         }
-    }
-    let label = "tokens";
-    let from = usize::from(inner.width) - TOKENS;
-    if free_from <= from {
-        panel::put_at(buf, inner, (from, row), label, theme.quiet());
     }
 }
 
@@ -292,6 +292,14 @@ fn legend(columns: usize, failed: bool) -> Vec<Vec<(&'static str, &'static str)>
     }
     lines.truncate(2);
     lines
+}
+
+/// Draws the legend at the foot of the panel.
+fn draw_legend(buf: &mut Buffer, inner: Rect, legend: &[Vec<(&'static str, &'static str)>], theme: Theme) {
+    let from = usize::from(inner.height).saturating_sub(legend.len());
+    for (place, items) in legend.iter().enumerate() {
+        panel::put(buf, inner, from + place, legend_line(items, theme));
+    }
 }
 
 fn legend_line(items: &[(&'static str, &'static str)], theme: Theme) -> Line<'static> {

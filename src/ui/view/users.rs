@@ -15,7 +15,7 @@ use crate::ui::{format, text};
 const STATE: usize = 12;
 const GAP: usize = 2;
 /// The reason for waiting is a column of its own when this much is left for it.
-const REASON_MIN: usize = 30;
+const REASON_MIN: usize = 40;
 const TOTAL: &str = "all";
 
 /// A column of figures.
@@ -137,7 +137,7 @@ struct Table<'a> {
 
 pub fn wanted_height(snapshot: &Snapshot, width: u16) -> u16 {
     let users = snapshot.users.len().clamp(1, 1000);
-    let below = match wide_reason(panel::inner_width(width), panel::NAME_MAX) {
+    let below = match wide_reason(panel::inner_width(width)) {
         Some(_) => 0,
         None => in_queue(snapshot),
     };
@@ -158,10 +158,10 @@ fn base(name: usize) -> usize {
     2 + name + GAP + STATE
 }
 
-/// Columns left for reasons beside all figures, if that is enough.
-fn wide_reason(width: usize, name: usize) -> Option<usize> {
+/// Columns left for reasons beside all figures and the longest names, if that is enough.
+fn wide_reason(width: usize) -> Option<usize> {
     let figures: usize = COLUMNS.iter().map(|column| GAP + column.columns).sum();
-    width.checked_sub(base(name) + figures + GAP).filter(|left| *left >= REASON_MIN)
+    width.checked_sub(base(panel::NAME_MAX) + figures + GAP).filter(|left| *left >= REASON_MIN)
 }
 
 pub fn draw(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: &People, theme: Theme) {
@@ -202,8 +202,8 @@ impl<'a> Table<'a> {
                 Some(column.rank)
             })
             .collect();
-        let reason = match wide_reason(width, name) {
-            Some(columns) => Reason::Column(columns),
+        let reason = match wide_reason(width) {
+            Some(columns) => Reason::Column(columns + panel::NAME_MAX - name.min(panel::NAME_MAX)),
             None if snapshot.users.len() + in_queue(snapshot) <= room => Reason::Below,
             None => Reason::Inline,
         };
