@@ -3,7 +3,12 @@
 pub mod charts;
 pub mod header;
 pub mod kv;
+pub mod layout;
 pub mod notes;
-pub mod panel;
+pub mod pane;
+mod panel;
+pub mod popup;
+pub mod screen;
+pub mod status;
 pub mod timeline;
 pub mod users;
