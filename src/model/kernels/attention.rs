@@ -106,11 +106,12 @@ pub(super) unsafe fn attend<V: Simd>(
         let tiles = stride / LANES;
         let mut tile = 0;
         while tile < tiles {
+            let next = tile_at((tile + 2).min(tiles - 1));
             if tile + 1 < tiles {
-                score_heads::<V, 2>(shape, [tile_at(tile), tile_at(tile + 1)], queries, scores, stride, tile);
+                score_heads::<V, 2>(shape, [tile_at(tile), tile_at(tile + 1)], next, queries, scores, stride, tile);
                 tile += 2;
             } else {
-                score_heads::<V, 1>(shape, [tile_at(tile)], queries, scores, stride, tile);
+                score_heads::<V, 1>(shape, [tile_at(tile)], next, queries, scores, stride, tile);
                 tile += 1;
             }
         }
@@ -129,6 +130,7 @@ pub(super) unsafe fn attend<V: Simd>(
 unsafe fn score_heads<V: Simd, const TILES: usize>(
     shape: &AttentionShape,
     keys: [&[f32]; TILES],
+    next: &[f32],
     queries: &[f32],
     scores: &mut [f32],
     stride: usize,
@@ -142,10 +144,10 @@ unsafe fn score_heads<V: Simd, const TILES: usize>(
         // SAFETY: the features are the caller's.
         unsafe {
             match heads {
-                1 => score::<V, TILES, 1>(keys, queries, scores, stride, tile),
-                2 => score::<V, TILES, 2>(keys, queries, scores, stride, tile),
-                3 => score::<V, TILES, 3>(keys, queries, scores, stride, tile),
-                _ => score::<V, TILES, 4>(keys, queries, scores, stride, tile),
+                1 => score::<V, TILES, 1>(keys, next, queries, scores, stride, tile),
+                2 => score::<V, TILES, 2>(keys, next, queries, scores, stride, tile),
+                3 => score::<V, TILES, 3>(keys, next, queries, scores, stride, tile),
+                _ => score::<V, TILES, 4>(keys, next, queries, scores, stride, tile),
             }
         }
         head += heads;
@@ -155,6 +157,7 @@ unsafe fn score_heads<V: Simd, const TILES: usize>(
 #[inline(always)]
 unsafe fn score<V: Simd, const TILES: usize, const HEADS: usize>(
     keys: [&[f32]; TILES],
+    next: &[f32],
     queries: &[f32],
     scores: &mut [f32],
     stride: usize,
@@ -167,6 +170,9 @@ unsafe fn score<V: Simd, const TILES: usize, const HEADS: usize>(
     unsafe {
         let mut sums = [[V::splat(0.0); HEADS]; TILES];
         for dim in 0..dims {
+            for index in 0..TILES {
+                V::call_in(next.as_ptr().wrapping_add((index * dims + dim) * LANES));
+            }
             for head in 0..HEADS {
                 let query = V::splat(*queries.as_ptr().add(head * dims + dim));
                 for index in 0..TILES {
@@ -290,9 +296,14 @@ unsafe fn weigh<V: Simd, const HEADS: usize, const WIDE: usize>(
             }
             let positions = size.min(pages.count - begin);
             let values = &pages.values[pages.shape.value_at(*block, 0, pages.head)..][..positions * step];
+            let next = pages
+                .table
+                .get(index + 1)
+                .map_or(values.as_ptr(), |next| pages.values.as_ptr().wrapping_add(pages.shape.value_at(*next, 0, pages.head)));
             for slot in 0..positions {
                 let from = values.as_ptr().add(slot * step + vector * LANES);
                 for wide in 0..WIDE {
+                    V::call_in(next.wrapping_add(slot * step + (vector + wide) * LANES));
                     let value = V::load(from.add(wide * LANES));
                     for (head, sums) in sums.iter_mut().enumerate() {
                         let weight = V::splat(*scores.as_ptr().add(head * stride + begin + slot));

@@ -120,11 +120,25 @@ unsafe fn store<const ROWS: usize>(job: &Job<'_>, panel: usize, columns: usize, 
     }
 }
 
+/// Calls the cache lines of `bytes` bytes, `ahead` from here, into the second-level cache.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn call_in(at: *const u8, ahead: usize, bytes: usize) {
+    if ahead > 0 {
+        for line in (0..bytes).step_by(64) {
+            // SAFETY: a hint about an address, which need not be valid.
+            _mm_prefetch::<_MM_HINT_T1>(at.wrapping_add(ahead + line).cast());
+        }
+    }
+}
+
 /// Layouts of one scale (and min) a group.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,avx2,fma,f16c")]
 unsafe fn tile<const LAYOUT: u8, const ROWS: usize>(job: &Job<'_>, inputs: &[ActGroup], first: usize) {
     let groups = job.groups();
     let rows: [*const ActGroup; ROWS] = std::array::from_fn(|row| inputs[(first + row) * groups..][..groups].as_ptr());
+    // Only the last rows of all call for what comes after: the others would call for it too early.
+    let ahead = if first + ROWS == job.rows { job.ahead } else { 0 };
     for (index, panel, columns) in job.each_panel() {
         let mut at = panel.as_ptr();
         let mut sums = [_mm512_setzero_ps(); ROWS];
@@ -133,6 +147,8 @@ unsafe fn tile<const LAYOUT: u8, const ROWS: usize>(job: &Job<'_>, inputs: &[Act
             unsafe {
                 let codes = if LAYOUT == Q8_0 { octets(at) } else { nibbles(at) };
                 let code_bytes = if LAYOUT == Q8_0 { 512 } else { 256 };
+                let unit_bytes = code_bytes + if LAYOUT == Q4_1 { 64 } else { 32 };
+                call_in(at, ahead, unit_bytes);
                 let scale = halves(at.add(code_bytes));
                 let min = if LAYOUT == Q4_1 { halves(at.add(288)) } else { _mm512_setzero_ps() };
                 for row in 0..ROWS {
@@ -148,7 +164,7 @@ unsafe fn tile<const LAYOUT: u8, const ROWS: usize>(job: &Job<'_>, inputs: &[Act
                         sums[row] = _mm512_fmadd_ps(min, _mm512_set1_ps(act.scaled_sum), sums[row]);
                     }
                 }
-                at = at.add(code_bytes + if LAYOUT == Q4_1 { 64 } else { 32 });
+                at = at.add(unit_bytes);
             }
         }
         // SAFETY: these are the job's columns.
@@ -160,6 +176,7 @@ unsafe fn tile<const LAYOUT: u8, const ROWS: usize>(job: &Job<'_>, inputs: &[Act
 unsafe fn tile_q4_k<const ROWS: usize>(job: &Job<'_>, inputs: &[ActGroup], first: usize) {
     let groups = job.groups();
     let rows: [*const ActGroup; ROWS] = std::array::from_fn(|row| inputs[(first + row) * groups..][..groups].as_ptr());
+    let ahead = if first + ROWS == job.rows { job.ahead } else { 0 };
     for (index, panel, columns) in job.each_panel() {
         let mut sums = [_mm512_setzero_ps(); ROWS];
         for (unit_index, unit) in panel.chunks_exact(Layout::Q4_K.unit_bytes()).enumerate() {
@@ -169,6 +186,7 @@ unsafe fn tile_q4_k<const ROWS: usize>(job: &Job<'_>, inputs: &[ActGroup], first
                 let dmin = halves(unit.as_ptr().add(32));
                 for inner in 0..8 {
                     let at = unit.as_ptr().add(64 + inner * 288);
+                    call_in(at, ahead, 288);
                     let codes = nibbles(at);
                     let scale = _mm512_mul_ps(d, bytes_u8(at.add(256)));
                     let min = _mm512_mul_ps(dmin, bytes_u8(at.add(272)));
@@ -190,6 +208,7 @@ unsafe fn tile_q4_k<const ROWS: usize>(job: &Job<'_>, inputs: &[ActGroup], first
 unsafe fn tile_q6_k<const ROWS: usize>(job: &Job<'_>, inputs: &[ActGroup], first: usize) {
     let groups = job.groups();
     let rows: [*const ActGroup; ROWS] = std::array::from_fn(|row| inputs[(first + row) * groups..][..groups].as_ptr());
+    let ahead = if first + ROWS == job.rows { job.ahead } else { 0 };
     for (index, panel, columns) in job.each_panel() {
         let mut sums = [_mm512_setzero_ps(); ROWS];
         for (unit_index, unit) in panel.chunks_exact(Layout::Q6_K.unit_bytes()).enumerate() {
@@ -198,6 +217,7 @@ unsafe fn tile_q6_k<const ROWS: usize>(job: &Job<'_>, inputs: &[ActGroup], first
                 let d = halves(unit.as_ptr());
                 for inner in 0..16 {
                     let at = unit.as_ptr().add(32 + inner * 272);
+                    call_in(at, ahead, 272);
                     let mut codes = [_mm512_setzero_si512(); 4];
                     for (quad, codes) in codes.iter_mut().enumerate() {
                         *codes = _mm512_loadu_si512(at.add(quad * 64).cast());

@@ -25,10 +25,15 @@ impl Buffer {
     /// When the system refuses.
     pub fn zeroed(bytes: usize, what: &'static str) -> Result<Buffer, OutOfMemory> {
         let map = MmapMut::map_anon(bytes.max(1)).map_err(|source| OutOfMemory { what, bytes, source })?;
-        // Fewer page-table misses on the long walks over the weights; only advice, so a refusal does not matter.
-        #[cfg(target_os = "linux")]
-        let _ = map.advise(memmap2::Advice::HugePage);
         Ok(Buffer { map, len: bytes })
+    }
+
+    /// Asks for large pages: fewer page-table misses on long walks over memory that will be written in full. Only
+    /// advice, so a refusal does not matter.
+    pub fn in_large_pages(self) -> Buffer {
+        #[cfg(target_os = "linux")]
+        let _ = self.map.advise(memmap2::Advice::HugePage);
+        self
     }
 
     pub fn bytes(&self) -> &[u8] {

@@ -10,6 +10,12 @@ use super::panels::{Inputs, Job};
 /// Panels that stay in the first caches while the rows pass over them.
 const BLOCK_BYTES: usize = 96 * 1024;
 
+/// Rows that the largest tile holds: so many pass over the weights only once.
+const TILE: usize = 8;
+
+/// How far before its use a weight is called in, when all rows pass at once.
+const AHEAD: usize = 4096;
+
 /// Rows of inputs in the forms that weights want: 8-bit groups for quantized ones, floats for float ones.
 #[derive(Default)]
 pub struct Activations {
@@ -155,7 +161,7 @@ impl Kernels {
         add: bool,
     ) {
         let weights = part.weights;
-        let block = if inputs.rows() <= 8 { to - from } else { BLOCK_BYTES / weights.panel_bytes() }.max(1);
+        let block = if inputs.rows() <= TILE { to - from } else { BLOCK_BYTES / weights.panel_bytes() }.max(1);
         let mut panel = from;
         while panel < to {
             let end = (panel + block).min(to);
@@ -170,6 +176,7 @@ impl Kernels {
                 out: target.at(part.column + panel * PANEL),
                 out_stride: stride,
                 add,
+                ahead: if inputs.rows() <= TILE { AHEAD } else { (end - panel) * weights.panel_bytes() },
             };
             // SAFETY: handed on.
             unsafe { self.panels(&job) };
@@ -203,7 +210,7 @@ impl Kernels {
         pool.run(&|thread| {
             let (begin, end) = (total * thread / threads, total * (thread + 1) / threads);
             let pair = GROUP / PANEL;
-            let block = if rows <= 8 { end - begin } else { BLOCK_BYTES / 2 / (gate.panel_bytes() * pair) }.max(1);
+            let block = if rows <= TILE { end - begin } else { BLOCK_BYTES / 2 / (gate.panel_bytes() * pair) }.max(1);
             let mut group = begin;
             while group < end {
                 let last = (group + block).min(end);

@@ -143,7 +143,7 @@ impl<'a> Plan<'a> {
     /// # Errors
     /// When there is no memory.
     pub fn repack(self, pool: &Pool) -> Result<Vec<Matrix>, MatrixError> {
-        let mut buffer = Buffer::zeroed(self.bytes, "the weights")?;
+        let mut buffer = Buffer::zeroed(self.bytes, "the weights")?.in_large_pages();
         let mut rest = buffer.bytes_mut();
         let mut begin = 0;
         let mut work = Vec::new();

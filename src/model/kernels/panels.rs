@@ -35,6 +35,8 @@ pub(super) struct Job<'a> {
     pub out_stride: usize,
     /// Add to what is there.
     pub add: bool,
+    /// How far before the weights that will be read next are called into the cache while the last rows pass over these.
+    pub ahead: usize,
 }
 
 impl Job<'_> {
@@ -145,45 +147,62 @@ fn add_group(layout: Layout, weights: &super::repack::Group, offset: i32, act: &
 /// As for [`run_portable`], and the family's CPU features are there and enabled in the caller.
 #[inline(always)]
 pub(super) unsafe fn run_floats<V: Simd>(job: &Job<'_>, inputs: &[f32]) {
-    // SAFETY: handed on.
-    each_tile(job.rows, V::FLOAT_TILE, |first, rows| unsafe {
-        let inputs = &inputs[first * job.k..][..rows * job.k];
-        match rows {
-            1 => floats_of_layout::<V, 1>(job, inputs, first),
-            2 => floats_of_layout::<V, 2>(job, inputs, first),
-            3 => floats_of_layout::<V, 3>(job, inputs, first),
-            4 => floats_of_layout::<V, 4>(job, inputs, first),
-            5 => floats_of_layout::<V, 5>(job, inputs, first),
-            6 => floats_of_layout::<V, 6>(job, inputs, first),
-            7 => floats_of_layout::<V, 7>(job, inputs, first),
-            _ => floats_of_layout::<V, 8>(job, inputs, first),
+    // No closures on this way: they would be compiled without the family's features.
+    let tiles = job.rows.div_ceil(V::FLOAT_TILE);
+    for tile in 0..tiles {
+        let (first, end) = (job.rows * tile / tiles, job.rows * (tile + 1) / tiles);
+        let inputs = &inputs[first * job.k..end * job.k];
+        // SAFETY: handed on.
+        unsafe {
+            match end - first {
+                1 => floats_of_layout::<V, 1>(job, inputs, first),
+                2 => floats_of_layout::<V, 2>(job, inputs, first),
+                3 => floats_of_layout::<V, 3>(job, inputs, first),
+                4 => floats_of_layout::<V, 4>(job, inputs, first),
+                5 => floats_of_layout::<V, 5>(job, inputs, first),
+                6 => floats_of_layout::<V, 6>(job, inputs, first),
+                7 => floats_of_layout::<V, 7>(job, inputs, first),
+                _ => floats_of_layout::<V, 8>(job, inputs, first),
+            }
         }
-    });
+    }
 }
+
+const F32: u8 = 0;
+const F16: u8 = 1;
+const BF16: u8 = 2;
 
 #[inline(always)]
 unsafe fn floats_of_layout<V: Simd, const ROWS: usize>(job: &Job<'_>, inputs: &[f32], first: usize) {
     if ROWS > V::FLOAT_TILE {
         return;
     }
-    // SAFETY: handed on; a weight of each layout is read as what it is.
+    // SAFETY: handed on.
     unsafe {
         match job.layout {
-            Layout::F32 => floats::<V, ROWS>(job, inputs, first, 64, |at| V::load(at.cast())),
-            Layout::BF16 => floats::<V, ROWS>(job, inputs, first, 32, |at| V::load_bf16(at.cast())),
-            _ => floats::<V, ROWS>(job, inputs, first, 32, |at| V::load_f16(at.cast())),
+            Layout::F32 => floats::<V, F32, ROWS>(job, inputs, first),
+            Layout::BF16 => floats::<V, BF16, ROWS>(job, inputs, first),
+            _ => floats::<V, F16, ROWS>(job, inputs, first),
+        }
+    }
+}
+
+/// 16 weights of a float layout.
+#[inline(always)]
+unsafe fn load<V: Simd, const LAYOUT: u8>(at: *const u8) -> V {
+    // SAFETY: the caller's.
+    unsafe {
+        match LAYOUT {
+            F32 => V::load(at.cast()),
+            F16 => V::load_f16(at.cast()),
+            _ => V::load_bf16(at.cast()),
         }
     }
 }
 
 #[inline(always)]
-unsafe fn floats<V: Simd, const ROWS: usize>(
-    job: &Job<'_>,
-    inputs: &[f32],
-    first: usize,
-    step: usize,
-    load: impl Fn(*const u8) -> V,
-) {
+unsafe fn floats<V: Simd, const LAYOUT: u8, const ROWS: usize>(job: &Job<'_>, inputs: &[f32], first: usize) {
+    let step = job.layout.unit_bytes();
     debug_assert!(inputs.len() >= ROWS * job.k && job.panel_bytes >= job.k * step);
     let input = inputs.as_ptr();
     for (index, panel, columns) in job.each_panel() {
@@ -193,7 +212,7 @@ unsafe fn floats<V: Simd, const ROWS: usize>(
             let mut odd = [V::splat(0.0); ROWS];
             let mut at = panel.as_ptr();
             for pair in 0..job.k / 2 {
-                let (low, high) = (load(at), load(at.add(step)));
+                let (low, high): (V, V) = (load::<V, LAYOUT>(at), load::<V, LAYOUT>(at.add(step)));
                 at = at.add(2 * step);
                 for row in 0..ROWS {
                     let from = input.add(row * job.k + pair * 2);
@@ -203,7 +222,7 @@ unsafe fn floats<V: Simd, const ROWS: usize>(
             }
             for row in 0..ROWS {
                 if job.k % 2 == 1 {
-                    even[row] = load(at).mul_add(V::splat(*input.add(row * job.k + job.k - 1)), even[row]);
+                    even[row] = load::<V, LAYOUT>(at).mul_add(V::splat(*input.add(row * job.k + job.k - 1)), even[row]);
                 }
                 job.store(index, columns, first + row, even[row].add(odd[row]));
             }

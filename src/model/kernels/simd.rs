@@ -19,6 +19,8 @@ pub(super) trait Simd: Copy {
     unsafe fn load_f16(from: *const u16) -> Self;
     unsafe fn load_bf16(from: *const u16) -> Self;
     unsafe fn store(self, to: *mut f32);
+    /// Calls the cache line at an address in, if the family can; the address need not be valid.
+    unsafe fn call_in(at: *const f32);
     unsafe fn add(self, other: Self) -> Self;
     /// `self * factor + sum`, rounded once.
     unsafe fn mul_add(self, factor: Self, sum: Self) -> Self;
@@ -58,6 +60,9 @@ impl Simd for Plain {
     unsafe fn store(self, to: *mut f32) {
         unsafe { to.cast::<Lanes>().write_unaligned(self.0) }
     }
+
+    #[inline(always)]
+    unsafe fn call_in(_: *const f32) {}
 
     #[inline(always)]
     unsafe fn add(self, other: Self) -> Self {
@@ -119,6 +124,11 @@ pub(super) mod x86 {
         }
 
         #[inline(always)]
+        unsafe fn call_in(at: *const f32) {
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+        }
+
+        #[inline(always)]
         unsafe fn add(self, other: Self) -> Self {
             unsafe { Avx2(_mm256_add_ps(self.0, other.0), _mm256_add_ps(self.1, other.1)) }
         }
@@ -163,6 +173,11 @@ pub(super) mod x86 {
         #[inline(always)]
         unsafe fn store(self, to: *mut f32) {
             unsafe { _mm512_storeu_ps(to, self.0) }
+        }
+
+        #[inline(always)]
+        unsafe fn call_in(at: *const f32) {
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
         }
 
         #[inline(always)]
