@@ -1,5 +1,7 @@
 //! Whole multiplications: panels shared out over the threads, each read once for all rows.
 
+use std::ops::Range;
+
 use super::super::pool::{Pool, WorkerPanicked};
 use super::Kernels;
 use super::activation::ActGroup;
@@ -15,6 +17,16 @@ const TILE: usize = 8;
 
 /// How far before its use a weight is called in, when all rows pass at once.
 const AHEAD: usize = 4096;
+
+/// How many of `total` units of `bytes` each are taken at a time: a cacheful when rows pass over them repeatedly, else
+/// few enough pieces that taking them costs nothing and enough that a late thread can be helped.
+fn grain(total: usize, bytes: usize, rows: usize, pool: &Pool) -> usize {
+    match rows {
+        0..=TILE => total.div_ceil(pool.threads() * 4),
+        // With many rows a piece takes long, and weights are read from the second-level cache often enough anyway.
+        _ => (BLOCK_BYTES / bytes * 64 / rows.max(64)).max(1),
+    }
+}
 
 /// Rows of inputs in the forms that weights want: 8-bit groups for quantized ones, floats for float ones.
 #[derive(Default)]
@@ -131,57 +143,51 @@ impl Kernels {
         }
         let target = Target(out.as_mut_ptr());
         let total: usize = parts.iter().map(|part| part.weights.panels()).sum();
-        let threads = pool.threads();
-        pool.run(&|thread| {
-            let (begin, end) = (total * thread / threads, total * (thread + 1) / threads);
+        let bytes = parts.iter().map(|part| part.weights.panel_bytes()).max().unwrap_or(1);
+        pool.share_out(total, grain(total, bytes, inputs.rows(), pool), |_, piece| {
             let mut first = 0;
             for part in parts {
-                let count = part.weights.panels();
-                let (from, to) = (begin.clamp(first, first + count) - first, end.clamp(first, first + count) - first);
-                first += count;
-                // SAFETY: the columns of panels `from..to` are this thread's alone, and inside `out` (both checked above).
-                unsafe { self.panel_blocks(part, from, to, inputs, &target, stride, add) };
+                let range = first..first + part.weights.panels();
+                let (from, to) = (piece.start.clamp(range.start, range.end), piece.end.clamp(range.start, range.end));
+                // SAFETY: the columns of these panels are this piece's alone, and inside `out` (both checked above).
+                unsafe { self.panel_block(part, from - first..to - first, inputs, &target, stride, add) };
+                first = range.end;
             }
         })
     }
 
-    /// Panels `from..to` of one part, a cacheful at a time.
+    /// Some panels of one part, for all rows.
     ///
     /// # Safety
     /// `target` is good for the columns of these panels in all rows, and nobody else uses them.
-    #[allow(clippy::too_many_arguments)]
-    unsafe fn panel_blocks(
+    unsafe fn panel_block(
         self,
         part: &Part<'_>,
-        from: usize,
-        to: usize,
+        panels: Range<usize>,
         inputs: &Activations,
         target: &Target,
         stride: usize,
         add: bool,
     ) {
-        let weights = part.weights;
-        let block = if inputs.rows() <= TILE { to - from } else { BLOCK_BYTES / weights.panel_bytes() }.max(1);
-        let mut panel = from;
-        while panel < to {
-            let end = (panel + block).min(to);
-            let job = Job {
-                layout: weights.layout(),
-                panels: weights.panel_range(panel..end),
-                panel_bytes: weights.panel_bytes(),
-                k: weights.k(),
-                outputs: weights.rows().min(end * PANEL) - panel * PANEL,
-                inputs: inputs.inputs(weights),
-                rows: inputs.rows(),
-                out: target.at(part.column + panel * PANEL),
-                out_stride: stride,
-                add,
-                ahead: if inputs.rows() <= TILE { AHEAD } else { (end - panel) * weights.panel_bytes() },
-            };
-            // SAFETY: handed on.
-            unsafe { self.panels(&job) };
-            panel = end;
+        if panels.is_empty() {
+            return;
         }
+        let weights = part.weights;
+        let job = Job {
+            layout: weights.layout(),
+            panels: weights.panel_range(panels.clone()),
+            panel_bytes: weights.panel_bytes(),
+            k: weights.k(),
+            outputs: weights.rows().min(panels.end * PANEL) - panels.start * PANEL,
+            inputs: inputs.inputs(weights),
+            rows: inputs.rows(),
+            out: target.at(part.column + panels.start * PANEL),
+            out_stride: stride,
+            add,
+            ahead: if inputs.rows() <= TILE { AHEAD } else { panels.len() * weights.panel_bytes() },
+        };
+        // SAFETY: handed on.
+        unsafe { self.panels(&job) };
     }
 
     /// The gated feed-forward's first half: `out = silu(gate x) * (up x)`, made ready for the matrix that reads it.
@@ -206,39 +212,31 @@ impl Kernels {
         let (quantized, floating) = (out.quantized, out.floating);
         // Cut at whole groups of 32 outputs, so that each thread quantizes what it made.
         let total = width.div_ceil(GROUP);
-        let threads = pool.threads();
-        pool.run(&|thread| {
-            let (begin, end) = (total * thread / threads, total * (thread + 1) / threads);
-            let pair = GROUP / PANEL;
-            let block = if rows <= TILE { end - begin } else { BLOCK_BYTES / 2 / (gate.panel_bytes() * pair) }.max(1);
-            let mut group = begin;
-            while group < end {
-                let last = (group + block).min(end);
-                for (weights, column) in [(gate, 0), (up, width)] {
-                    let part = Part { weights, column };
-                    let (from, to) = (group * pair, (last * pair).min(weights.panels()));
-                    // SAFETY: groups, and with them panels and columns, belong to one thread each.
-                    unsafe { self.panel_blocks(&part, from, to, inputs, &target, 2 * width, false) };
-                }
-                let columns = group * GROUP..(last * GROUP).min(width);
-                for row in 0..rows {
-                    // SAFETY: the same columns of `both`, which this thread has just written, and of `out`.
-                    unsafe {
-                        let at = row * 2 * width + columns.start;
-                        let gate = std::slice::from_raw_parts_mut(target.at(at), columns.len());
-                        let up = std::slice::from_raw_parts(target.at(at + width), columns.len());
-                        self.silu_mul_in_place(gate, up);
-                        if quantized {
-                            let to = groups.at(row * (width / GROUP) + group);
-                            self.quantize(gate, std::slice::from_raw_parts_mut(to, columns.len() / GROUP));
-                        }
-                        if floating {
-                            let to = floats.at(row * width + columns.start);
-                            std::slice::from_raw_parts_mut(to, columns.len()).copy_from_slice(gate);
-                        }
+        let pair = GROUP / PANEL;
+        let grain = grain(total, 2 * pair * gate.panel_bytes(), rows, pool);
+        pool.share_out(total, grain, |_, piece| {
+            for (weights, column) in [(gate, 0), (up, width)] {
+                let panels = piece.start * pair..(piece.end * pair).min(weights.panels());
+                // SAFETY: groups, and with them panels and columns, belong to one piece each.
+                unsafe { self.panel_block(&Part { weights, column }, panels, inputs, &target, 2 * width, false) };
+            }
+            let columns = piece.start * GROUP..(piece.end * GROUP).min(width);
+            for row in 0..rows {
+                // SAFETY: the same columns of `both`, which were written just above, and of `out`.
+                unsafe {
+                    let at = row * 2 * width + columns.start;
+                    let gate = std::slice::from_raw_parts_mut(target.at(at), columns.len());
+                    let up = std::slice::from_raw_parts(target.at(at + width), columns.len());
+                    self.silu_mul_in_place(gate, up);
+                    if quantized {
+                        let to = groups.at(row * (width / GROUP) + piece.start);
+                        self.quantize(gate, std::slice::from_raw_parts_mut(to, columns.len() / GROUP));
+                    }
+                    if floating {
+                        let to = floats.at(row * width + columns.start);
+                        std::slice::from_raw_parts_mut(to, columns.len()).copy_from_slice(gate);
                     }
                 }
-                group = last;
             }
         })
     }

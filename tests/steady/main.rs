@@ -1,0 +1,64 @@
+//! Once warm, a step of the model asks for no memory.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use batchroom::batch::{Batch, BlockId, RequestId, Row, RowKind, UserId};
+use batchroom::model::{Llama, ModelOptions};
+
+thread_local! {
+    /// Allocations of this thread: with one thread it does all the work, with two its share.
+    static COUNT: Cell<usize> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+// SAFETY: the system's allocator, with a count.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        COUNT.set(COUNT.get() + 1);
+        // SAFETY: the caller's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: the caller's.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Four users at this position.
+fn batch(position: usize) -> Batch {
+    let row = |user: usize| Row {
+        id: RequestId(user as u64),
+        user: UserId(user as u32),
+        start: position,
+        tokens: user..user + 1,
+        blocks: user * 4..user * 4 + 4,
+        kind: RowKind::Decode,
+        samples: true,
+    };
+    Batch { step: 1, rows: (0..4).map(row).collect(), tokens: vec![5, 6, 7, 8], blocks: (0..16).map(BlockId).collect() }
+}
+
+#[test]
+fn a_warm_step_allocates_nothing() {
+    let batches: Vec<Batch> = (0..64).map(batch).collect();
+    for threads in [1, 2] {
+        let options = ModelOptions { threads, kernels: None, block_size: 16, num_blocks: 16 };
+        let mut model = Llama::load(&support::nano(), options).unwrap();
+        // The longest context first, so that no buffer has to grow later.
+        model.forward(&batches[63]).unwrap();
+        let before = COUNT.get();
+        for batch in &batches {
+            model.forward(batch).unwrap();
+        }
+        assert_eq!(COUNT.get() - before, 0, "allocations in 64 steps on {threads} threads");
+    }
+}
