@@ -1,5 +1,6 @@
 //! The machine room's panels, drawn from snapshots made by hand.
 
+#[path = "../support/screens.rs"]
 mod sample;
 
 use batchroom::batch::UserId;
