@@ -1,4 +1,7 @@
-//! AVX-512 with VNNI: one `vpdpbusd` multiplies 16 output rows by 4 inputs.
+//! AVX-512 with VNNI: one `vpdpwssd` multiplies 16 output rows by 2 inputs and adds to 32-bit sums.
+//!
+//! A vector of codes is widened to 16 bits once and then meets the activations of every row of the tile, which come
+//! out of memory as broadcasts.
 
 use std::arch::x86_64::*;
 
@@ -6,6 +9,9 @@ use super::activation::ActGroup;
 use super::layout::{Layout, PANEL};
 use super::panels::{Inputs, Job, each_tile, run_floats};
 use super::simd::x86::Avx512;
+
+/// Rows of a tile: their float and integer sums and a vector's codes fit the 32 registers.
+const TILE: usize = 8;
 
 /// # Safety
 /// The CPU has the features named here; `job.out` is good for the job's rows and columns, and nobody else uses them.
@@ -16,7 +22,7 @@ pub(super) unsafe fn run(job: &Job<'_>) {
         Inputs::Floats(inputs) => unsafe { run_floats::<Avx512>(job, inputs) },
         Inputs::Quantized(inputs) => {
             let inputs = &inputs[..job.rows * job.groups()];
-            each_tile(job.rows, 8, |first, rows| {
+            each_tile(job.rows, TILE, |first, rows| {
                 let tile = match rows {
                     1 => of_layout::<1>,
                     2 => of_layout::<2>,
@@ -52,49 +58,91 @@ unsafe fn of_layout<const ROWS: usize>(job: &Job<'_>, inputs: &[ActGroup], first
     }
 }
 
-/// Eight quads of unsigned codes: 16 rows times 32 inputs.
-type Codes = [__m512i; 8];
-
+/// Adds the products of one pair of inputs, for each row of the tile.
+///
 /// # Safety
-/// 256 bytes can be read.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw")]
-unsafe fn nibbles(from: *const u8) -> Codes {
-    let low = _mm512_set1_epi8(15);
-    let mut codes = [_mm512_setzero_si512(); 8];
-    for quad in 0..4 {
-        // SAFETY: inside the 256 bytes.
-        let both = unsafe { _mm512_loadu_si512(from.add(quad * 64).cast()) };
-        codes[quad] = _mm512_and_si512(both, low);
-        codes[quad + 4] = _mm512_and_si512(_mm512_srli_epi16::<4>(both), low);
-    }
-    codes
-}
-
-/// # Safety
-/// 512 bytes can be read.
-#[inline]
-#[target_feature(enable = "avx512f")]
-unsafe fn octets(from: *const u8) -> Codes {
-    let mut codes = [_mm512_setzero_si512(); 8];
-    for (quad, codes) in codes.iter_mut().enumerate() {
-        // SAFETY: inside the 512 bytes.
-        *codes = unsafe { _mm512_loadu_si512(from.add(quad * 64).cast()) };
-    }
-    codes
-}
-
-/// `start` plus the products of some quads of codes with an activation's bytes from `quad` on.
+/// Every pointer is good for a group.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vnni")]
-fn dot(codes: &[__m512i], act: &ActGroup, quad: usize, start: i32) -> __m512 {
-    let (quads, _) = act.codes.as_chunks::<4>();
-    let mut sum = _mm512_set1_epi32(start);
-    for (codes, bytes) in codes.iter().zip(&quads[quad..]) {
-        let bytes = i32::from_le_bytes(bytes.map(|byte| byte as u8));
-        sum = _mm512_dpbusd_epi32(sum, *codes, _mm512_set1_epi32(bytes));
+unsafe fn add_pair<const ROWS: usize>(
+    sums: &mut [__m512i; ROWS],
+    codes: __m512i,
+    acts: &[*const ActGroup; ROWS],
+    pair: usize,
+) {
+    for (sum, act) in sums.iter_mut().zip(acts) {
+        // SAFETY: the caller's.
+        let inputs = unsafe { (**act).pair(pair) };
+        *sum = _mm512_dpwssd_epi32(*sum, codes, _mm512_set1_epi32(inputs));
     }
-    _mm512_cvtepi32_ps(sum)
+}
+
+/// The integer sums of a group of packed codes of 4 bits.
+///
+/// # Safety
+/// 256 bytes can be read; every pointer is good for a group.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+unsafe fn nibbles<const SIGNED: bool, const ROWS: usize>(from: *const u8, acts: &[*const ActGroup; ROWS]) -> [__m512i; ROWS] {
+    let mut sums = [_mm512_setzero_si512(); ROWS];
+    for quad in 0..4 {
+        // SAFETY: inside the 256 bytes; the rest is the caller's.
+        unsafe {
+            let all = _mm512_loadu_si512(from.add(quad * 64).cast());
+            let codes = if SIGNED {
+                [
+                    _mm512_srai_epi16::<12>(_mm512_slli_epi16::<12>(all)),
+                    _mm512_srai_epi16::<12>(_mm512_slli_epi16::<4>(all)),
+                    _mm512_srai_epi16::<12>(_mm512_slli_epi16::<8>(all)),
+                    _mm512_srai_epi16::<12>(all),
+                ]
+            } else {
+                let low = _mm512_set1_epi16(15);
+                [
+                    _mm512_and_si512(all, low),
+                    _mm512_and_si512(_mm512_srli_epi16::<8>(all), low),
+                    _mm512_and_si512(_mm512_srli_epi16::<4>(all), low),
+                    _mm512_srli_epi16::<12>(all),
+                ]
+            };
+            add_pair(&mut sums, codes[0], acts, quad * 2);
+            add_pair(&mut sums, codes[1], acts, quad * 2 + 1);
+            add_pair(&mut sums, codes[2], acts, quad * 2 + 8);
+            add_pair(&mut sums, codes[3], acts, quad * 2 + 9);
+        }
+    }
+    sums
+}
+
+/// The integer sums of some quads of signed bytes, whose first inputs are those of `pair`.
+///
+/// # Safety
+/// 64 bytes can be read for each quad; every pointer is good for a group.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+unsafe fn octets<const QUADS: usize, const ROWS: usize>(
+    from: *const u8,
+    acts: &[*const ActGroup; ROWS],
+    pair: usize,
+) -> [__m512i; ROWS] {
+    let mut sums = [_mm512_setzero_si512(); ROWS];
+    for quad in 0..QUADS {
+        // SAFETY: inside what the caller vouches for.
+        unsafe {
+            let all = _mm512_loadu_si512(from.add(quad * 64).cast());
+            add_pair(&mut sums, _mm512_srai_epi16::<8>(_mm512_slli_epi16::<8>(all)), acts, pair + quad * 2);
+            add_pair(&mut sums, _mm512_srai_epi16::<8>(all), acts, pair + quad * 2 + 1);
+        }
+    }
+    sums
+}
+
+/// `product * (scale * activation scale) + sum`.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn scaled(product: __m512i, scale: __m512, act: &ActGroup, sum: __m512) -> __m512 {
+    let scale = _mm512_mul_ps(scale, _mm512_set1_ps(act.scale));
+    _mm512_fmadd_ps(_mm512_cvtepi32_ps(product), scale, sum)
 }
 
 /// # Safety
@@ -120,30 +168,36 @@ unsafe fn store<const ROWS: usize>(job: &Job<'_>, panel: usize, columns: usize, 
     }
 }
 
+/// Each row's groups.
+#[inline(always)]
+fn rows<const ROWS: usize>(job: &Job<'_>, inputs: &[ActGroup], first: usize) -> [*const ActGroup; ROWS] {
+    let groups = job.groups();
+    std::array::from_fn(|row| inputs[(first + row) * groups..][..groups].as_ptr())
+}
+
 /// Layouts of one scale (and min) a group.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,avx2,fma,f16c")]
 unsafe fn tile<const LAYOUT: u8, const ROWS: usize>(job: &Job<'_>, inputs: &[ActGroup], first: usize) {
     let groups = job.groups();
-    let rows: [*const ActGroup; ROWS] = std::array::from_fn(|row| inputs[(first + row) * groups..][..groups].as_ptr());
+    let rows = rows::<ROWS>(job, inputs, first);
     for (index, panel, columns) in job.each_panel() {
         let mut at = panel.as_ptr();
         let mut sums = [_mm512_setzero_ps(); ROWS];
         for group in 0..groups {
             // SAFETY: a panel holds `groups` units of the layout, each row `groups` groups.
             unsafe {
-                let codes = if LAYOUT == Q8_0 { octets(at) } else { nibbles(at) };
+                let acts: [*const ActGroup; ROWS] = std::array::from_fn(|row| rows[row].add(group));
+                let products = match LAYOUT {
+                    Q4_0 => nibbles::<true, ROWS>(at, &acts),
+                    Q4_1 => nibbles::<false, ROWS>(at, &acts),
+                    _ => octets::<8, ROWS>(at, &acts, 0),
+                };
                 let code_bytes = if LAYOUT == Q8_0 { 512 } else { 256 };
                 let scale = halves(at.add(code_bytes));
                 let min = if LAYOUT == Q4_1 { halves(at.add(288)) } else { _mm512_setzero_ps() };
                 for row in 0..ROWS {
-                    let act = &*rows[row].add(group);
-                    let start = match LAYOUT {
-                        Q4_0 => act.minus_8,
-                        Q8_0 => act.minus_128,
-                        _ => 0,
-                    };
-                    let scale = _mm512_mul_ps(scale, _mm512_set1_ps(act.scale));
-                    sums[row] = _mm512_fmadd_ps(dot(&codes, act, 0, start), scale, sums[row]);
+                    let act = &*acts[row];
+                    sums[row] = scaled(products[row], scale, act, sums[row]);
                     if LAYOUT == Q4_1 {
                         sums[row] = _mm512_fmadd_ps(min, _mm512_set1_ps(act.scaled_sum), sums[row]);
                     }
@@ -158,8 +212,7 @@ unsafe fn tile<const LAYOUT: u8, const ROWS: usize>(job: &Job<'_>, inputs: &[Act
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,avx2,fma,f16c")]
 unsafe fn tile_q4_k<const ROWS: usize>(job: &Job<'_>, inputs: &[ActGroup], first: usize) {
-    let groups = job.groups();
-    let rows: [*const ActGroup; ROWS] = std::array::from_fn(|row| inputs[(first + row) * groups..][..groups].as_ptr());
+    let rows = rows::<ROWS>(job, inputs, first);
     for (index, panel, columns) in job.each_panel() {
         let mut sums = [_mm512_setzero_ps(); ROWS];
         for (unit_index, unit) in panel.chunks_exact(Layout::Q4_K.unit_bytes()).enumerate() {
@@ -169,13 +222,13 @@ unsafe fn tile_q4_k<const ROWS: usize>(job: &Job<'_>, inputs: &[ActGroup], first
                 let dmin = halves(unit.as_ptr().add(32));
                 for inner in 0..8 {
                     let at = unit.as_ptr().add(64 + inner * 288);
-                    let codes = nibbles(at);
+                    let acts: [*const ActGroup; ROWS] = std::array::from_fn(|row| rows[row].add(unit_index * 8 + inner));
+                    let products = nibbles::<false, ROWS>(at, &acts);
                     let scale = _mm512_mul_ps(d, bytes_u8(at.add(256)));
                     let min = _mm512_mul_ps(dmin, bytes_u8(at.add(272)));
                     for row in 0..ROWS {
-                        let act = &*rows[row].add(unit_index * 8 + inner);
-                        let scale = _mm512_mul_ps(scale, _mm512_set1_ps(act.scale));
-                        sums[row] = _mm512_fmadd_ps(dot(&codes, act, 0, 0), scale, sums[row]);
+                        let act = &*acts[row];
+                        sums[row] = scaled(products[row], scale, act, sums[row]);
                         sums[row] = _mm512_fnmadd_ps(min, _mm512_set1_ps(act.scaled_sum), sums[row]);
                     }
                 }
@@ -188,8 +241,7 @@ unsafe fn tile_q4_k<const ROWS: usize>(job: &Job<'_>, inputs: &[ActGroup], first
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,avx2,fma,f16c")]
 unsafe fn tile_q6_k<const ROWS: usize>(job: &Job<'_>, inputs: &[ActGroup], first: usize) {
-    let groups = job.groups();
-    let rows: [*const ActGroup; ROWS] = std::array::from_fn(|row| inputs[(first + row) * groups..][..groups].as_ptr());
+    let rows = rows::<ROWS>(job, inputs, first);
     for (index, panel, columns) in job.each_panel() {
         let mut sums = [_mm512_setzero_ps(); ROWS];
         for (unit_index, unit) in panel.chunks_exact(Layout::Q6_K.unit_bytes()).enumerate() {
@@ -198,16 +250,11 @@ unsafe fn tile_q6_k<const ROWS: usize>(job: &Job<'_>, inputs: &[ActGroup], first
                 let d = halves(unit.as_ptr());
                 for inner in 0..16 {
                     let at = unit.as_ptr().add(32 + inner * 272);
-                    let mut codes = [_mm512_setzero_si512(); 4];
-                    for (quad, codes) in codes.iter_mut().enumerate() {
-                        *codes = _mm512_loadu_si512(at.add(quad * 64).cast());
-                    }
+                    let acts: [*const ActGroup; ROWS] = std::array::from_fn(|row| rows[row].add(unit_index * 8 + inner / 2));
+                    let products = octets::<4, ROWS>(at, &acts, inner % 2 * 8);
                     let scale = _mm512_mul_ps(d, bytes_i8(at.add(256)));
                     for row in 0..ROWS {
-                        let act = &*rows[row].add(unit_index * 8 + inner / 2);
-                        let scale = _mm512_mul_ps(scale, _mm512_set1_ps(act.scale));
-                        let product = dot(&codes, act, inner % 2 * 4, act.minus_32[inner % 2]);
-                        sums[row] = _mm512_fmadd_ps(product, scale, sums[row]);
+                        sums[row] = scaled(products[row], scale, &*acts[row], sums[row]);
                     }
                 }
             }
