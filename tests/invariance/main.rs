@@ -37,7 +37,7 @@ fn check(name: &str, file: &GgufFile) {
         (16, Manner::default()),
         (16, Manner { chunk: 1, shuffled: true, seed: 4, ..Manner::default() }),
         (16, Manner { chunk: 64, stagger: 1, shuffled: true, seed: 5, ..Manner::default() }),
-        (16, Manner { chunk: 7, stagger: 2, shuffled: true, preempt_at: Some(9), seed: 6, ..Manner::default() }),
+        (16, Manner { chunk: 7, stagger: 2, shuffled: true, preempt_at: Some(9), seed: 6 }),
         (3, Manner { preempt_at: Some(3), shuffled: true, seed: 7, ..Manner::default() }),
     ];
     for kind in support::families() {

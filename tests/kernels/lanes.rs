@@ -16,11 +16,11 @@ fn bits(values: &[f32]) -> Vec<u32> {
 }
 
 /// A quantized group as plain numbers.
-fn group_bits(groups: &[ActGroup]) -> Vec<([i8; 32], u32, u32, [i32; 4])> {
+fn group_bits(groups: &[ActGroup]) -> Vec<([i16; 32], u32, u32)> {
     let one = |group: &ActGroup| {
         let scale = if group.scale.is_nan() { 1 } else { group.scale.to_bits() };
         let sum = if group.scaled_sum.is_nan() { 1 } else { group.scaled_sum.to_bits() };
-        (group.codes, scale, sum, [group.minus_8, group.minus_128, group.minus_32[0], group.minus_32[1]])
+        (group.codes, scale, sum)
     };
     groups.iter().map(one).collect()
 }
