@@ -5,6 +5,8 @@ mod support;
 
 mod engine;
 
+use std::iter::repeat_with;
+
 use batchroom::batch::Batch;
 use batchroom::model::{GgmlType, GgufFile, Llama, ModelError, ModelOptions, TensorLlama};
 use candle_core::{Device, Tensor};
@@ -96,12 +98,12 @@ fn check(name: &str, file: &GgufFile, tolerance: f32) -> Both {
     let lengths = [1, 40, 16, 7, 33, 3, 17, 64];
     let vocab = both.vocab();
     let prompts: Vec<Vec<u32>> =
-        lengths.iter().map(|length| (0..*length).map(|_| random.below(vocab) as u32).collect()).collect();
+        lengths.iter().map(|length| repeat_with(|| random.below(vocab) as u32).take(*length).collect()).collect();
     for manner in [
         Manner::default(),
         Manner { chunk: 7, shuffled: true, seed: 3, ..Manner::default() },
         Manner { chunk: 24, stagger: 1, shuffled: true, seed: 5, ..Manner::default() },
-        Manner { chunk: 9, stagger: 2, shuffled: true, preempt_at: Some(9), seed: 6, ..Manner::default() },
+        Manner { chunk: 9, stagger: 2, shuffled: true, preempt_at: Some(9), seed: 6 },
     ] {
         generate(&mut both, &prompts, 5, &manner);
     }

@@ -5,6 +5,9 @@
 //! them there. On the CPU they are turned into `f32`, so that this path, which shares no arithmetic with our kernels,
 //! is what those are held against in tests; it is slow, and it takes four bytes a weight.
 //!
+//! Only the CPU is tested: the builds with `cuda` and `metal` use the same operations, all of which candle has for those
+//! devices, but nobody has yet compiled or run them.
+//!
 //! What it does not have of the kernels' promises: logits are close, not the same bits, when a batch is put together
 //! otherwise, and rows attend one after the other, some ten operations each.
 
