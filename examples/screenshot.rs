@@ -105,7 +105,12 @@ fn svg(screen: &vt100::Screen) -> String {
             let text = cell.contents();
             let wide = text.width().max(1) as f32;
             if back != "#101014" {
-                let _ = writeln!(out, "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{}\" fill=\"{back}\"/>", wide * CELL.0, CELL.1);
+                let _ = writeln!(
+                    out,
+                    "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{}\" fill=\"{back}\"/>",
+                    wide * CELL.0,
+                    CELL.1
+                );
             }
             if !text.trim().is_empty() {
                 let weight = if cell.bold() { " font-weight=\"bold\"" } else { "" };

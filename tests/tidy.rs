@@ -39,7 +39,8 @@ fn must_not_name(folder: &str, words: &[&str]) {
 
 #[test]
 fn the_scheduler_is_pure() {
-    let impure = ["candle", "tokio", "std::time", "std::fs", "std::net", "std::thread", "Instant", "crate::model", "crate::engine"];
+    let impure =
+        ["candle", "tokio", "std::time", "std::fs", "std::net", "std::thread", "Instant", "crate::model", "crate::engine"];
     must_not_name("src/scheduler", &impure);
 }
 
@@ -50,7 +51,8 @@ fn the_model_does_not_know_the_scheduler() {
 
 #[test]
 fn only_the_tensor_path_knows_candle() {
-    for folder in ["src/engine", "src/scheduler", "src/ui", "src/text", "src/model/kernels", "src/model/llama", "src/model/gguf"] {
+    for folder in ["src/engine", "src/scheduler", "src/ui", "src/text", "src/model/kernels", "src/model/llama", "src/model/gguf"]
+    {
         must_not_name(folder, &["candle"]);
     }
 }

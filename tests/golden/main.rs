@@ -41,14 +41,16 @@ fn a_float32_llama_is_within_1e_4_of_transformers_at_every_position() {
     }
 }
 
-/// Greedy text must be the reference's up to the first step whose margin is under 1: below that, rounding activations to
-/// 8 bits may choose otherwise. Returns how many tokens were held to it.
+/// A margin from which on a choice has to be the reference's. Below, another order of additions may choose otherwise.
+const SURE: f64 = 0.005;
+
+/// Greedy text must be the reference's up to the first step that is not sure. Returns how many tokens were held to it.
 fn check_greedy(model: &mut Llama, golden: &serde_json::Value) -> usize {
     let mut held = 0;
     for case in golden["cases"].as_array().unwrap() {
         let (prompt, expected) = (ids(&case["prompt"]), ids(&case["greedy"]));
         let margins: Vec<f64> = serde_json::from_value(case["margins"].clone()).unwrap();
-        let sure = margins.iter().position(|margin| *margin < 1.0).unwrap_or(margins.len());
+        let sure = margins.iter().position(|margin| *margin < SURE).unwrap_or(margins.len());
         let found = greedy(model, &prompt, expected.len());
         assert_eq!(found[..sure], expected[..sure], "{}", case["messages"]);
         // Past the first close call, a step with the reference's own text before it must still agree where it is sure.
@@ -64,7 +66,7 @@ fn check_forced(model: &mut Llama, prompt: &[u32], expected: &[u32], margins: &[
     let vocab = model.vocab();
     let logits = model.forward_all(&batch).unwrap();
     let choices = logits.chunks_exact(vocab).skip(prompt.len() - 1).map(argmax);
-    let sure: Vec<_> = choices.zip(expected).zip(margins).filter(|(_, margin)| **margin >= 1.0).collect();
+    let sure: Vec<_> = choices.zip(expected).zip(margins).filter(|(_, margin)| **margin >= SURE).collect();
     for ((found, expected), margin) in &sure {
         assert_eq!(found, *expected, "margin {margin}");
     }
@@ -76,7 +78,7 @@ fn nano_says_what_transformers_says() {
     let golden: serde_json::Value = serde_json::from_str(include_str!("../data/nano.golden.json")).unwrap();
     let mut model = Llama::load(&support::nano(), options(64)).unwrap();
     let held = check_greedy(&mut model, &golden);
-    assert!(held > 60, "only {held} tokens were compared");
+    assert!(held > 350, "only {held} tokens were compared");
 }
 
 #[test]
@@ -86,7 +88,7 @@ fn smollm2_says_what_transformers_says() {
     let file = GgufFile::open(&path).unwrap();
     let mut model = Llama::load(&file, options(64)).unwrap();
     let held = check_greedy(&mut model, &golden);
-    assert!(held > 100, "only {held} tokens were compared");
+    assert!(held > 900, "only {held} tokens were compared");
 }
 
 #[test]

@@ -102,7 +102,7 @@ fn groups_with_no_numbers_in_them_do_not_spread() {
             let mut out = [ActGroup::ZERO; 2];
             kernels(kind).quantize(&x, &mut out);
             assert!(out[0].scale.is_nan() && out[0].codes == [0; 32], "{kind}");
-            assert!(out[1].scale == 1.0 / 127.0 && out[1].codes == [127; 32], "{kind}");
+            assert!(out[1].scale == 1.0 / 32767.0 && out[1].codes == [32767; 32], "{kind}");
         }
     }
 }
