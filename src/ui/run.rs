@@ -435,7 +435,8 @@ fn typed(event: &TermEvent) -> Option<char> {
 fn into_messages(burst: Vec<TermEvent>, rest_of_paste: bool) -> Vec<Option<Msg>> {
     let text: Option<String> = burst.iter().map(typed).collect();
     if let Some(text) = text.filter(|text| !text.is_empty()) {
-        let body = text.trim_end_matches('\n');
+        // Enter and then Tab is a prompt sent and the next pane, however fast.
+        let body = text.trim_end_matches(['\n', '\t']);
         let lines_inside = body.contains('\n') && body.chars().filter(|c| !c.is_whitespace()).count() > 1;
         if lines_inside || rest_of_paste {
             return vec![Some(Msg::Paste(text))];
@@ -457,7 +458,11 @@ mod tests {
     use super::*;
 
     fn keys(text: &str) -> Vec<TermEvent> {
-        let key = |c| if c == '\n' { KeyCode::Enter } else { KeyCode::Char(c) };
+        let key = |c| match c {
+            '\n' => KeyCode::Enter,
+            '\t' => KeyCode::Tab,
+            c => KeyCode::Char(c),
+        };
         text.chars().map(|c| TermEvent::Key(KeyEvent::new(key(c), KeyModifiers::NONE))).collect()
     }
 
@@ -476,6 +481,7 @@ mod tests {
         assert_eq!(pastes("hello\n"), 0);
         assert_eq!(pastes("x"), 0);
         assert_eq!(pastes("\n\n"), 0);
+        assert_eq!(pastes("hello\n\t"), 0, "sent, and to the next pane");
     }
 
     #[test]
