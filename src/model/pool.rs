@@ -87,7 +87,7 @@ impl Pressure {
     /// Works between two looks at the clock: a few steps of a model.
     const WINDOW: u32 = 512;
     const FIRST: u32 = 1024;
-    const LAST: u32 = 1 << 15;
+    const LAST: u32 = 4096;
 
     /// Counts a work, and says whether the caller had better do it alone.
     fn be_alone(&mut self) -> bool {

@@ -29,10 +29,11 @@ pub trait Services: Send + Sync + 'static {
     fn fetch(&self, progress: watch::Sender<Progress>) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 }
 
-/// A burst of keys longer than this that ends with Enter may be the first part of a paste.
-const BURST: usize = 24;
-/// How long the rest of such a paste may take to come.
+/// Keys nearer together than this were not typed: an Enter that comes so soon may be a line end of a paste that
+/// the terminal does not mark, and the rest of such a paste comes as soon.
 const PASTE_GAP: Duration = Duration::from_millis(15);
+/// Exit code of a program whose terminal went away: 128 + SIGHUP, as shells say it.
+const HUNG_UP: u8 = 128 + 1;
 /// Input events taken in one turn at most, so that drawing gets its turn.
 const TURN: usize = 4096;
 
@@ -53,6 +54,8 @@ pub async fn run(engine: EngineHandle, services: Arc<dyn Services>, options: Opt
         fetch: None,
         launch: None,
         opened: Instant::now(),
+        last_input: Instant::now(),
+        pasting: false,
         frame: Duration::from_secs(1) / fps,
         next_frame: Instant::now(),
         dirty: true,
@@ -63,13 +66,16 @@ pub async fn run(engine: EngineHandle, services: Arc<dyn Services>, options: Opt
         app.turn(&mut input, &mut signals).await?;
         if app.dirty && Instant::now() >= app.next_frame && app.leave.is_none() {
             app.draw()?;
+            panic_on_request();
         }
     }
     app.engine.shutdown(Duration::ZERO);
     Ok(ExitCode::from(app.leave.unwrap_or(0)))
 }
 
-type Input = mpsc::Receiver<std::io::Result<TermEvent>>;
+/// What the terminal says, and when.
+type Heard = (Instant, std::io::Result<TermEvent>);
+type Input = mpsc::Receiver<Heard>;
 
 /// A thread that reads the terminal: unlike a stream, a channel can be asked for what is there already.
 fn listen_for_input() -> std::io::Result<Input> {
@@ -78,7 +84,7 @@ fn listen_for_input() -> std::io::Result<Input> {
         loop {
             let event = crossterm::event::read();
             let over = event.is_err();
-            if sender.blocking_send(event).is_err() || over {
+            if sender.blocking_send((Instant::now(), event)).is_err() || over {
                 return;
             }
         }
@@ -128,6 +134,9 @@ struct App {
     fetch: Option<Fetch>,
     launch: Option<JoinHandle<anyhow::Result<EngineHandle>>>,
     opened: Instant,
+    /// When the last keys came, and whether they were a paste that the terminal did not mark.
+    last_input: Instant,
+    pasting: bool,
     frame: Duration,
     next_frame: Instant,
     dirty: bool,
@@ -154,7 +163,7 @@ impl App {
             biased;
             _ = signals.terminate.recv() => self.leave = Some(128 + 15),
             _ = signals.interrupt.recv() => self.leave = Some(128 + 2),
-            _ = signals.hang_up.recv() => self.leave = Some(128 + 1),
+            _ = signals.hang_up.recv() => self.leave = Some(HUNG_UP),
             _ = signals.stop.recv() => self.suspend(false)?,
             _ = signals.go_on.recv() => {
                 self.screen.take_again()?;
@@ -231,27 +240,34 @@ impl App {
     }
 
     /// One event and whatever came with it: a burst with line ends inside is a paste, bracketed or not.
-    async fn input(&mut self, first: Option<std::io::Result<TermEvent>>, input: &mut Input) -> anyhow::Result<()> {
+    async fn input(&mut self, first: Option<Heard>, input: &mut Input) -> anyhow::Result<()> {
+        let close = first.as_ref().is_some_and(|(at, _)| at.saturating_duration_since(self.last_input) < PASTE_GAP);
         let mut burst = Vec::new();
         let mut next = Some(first);
         while let Some(event) = next {
             match event {
-                Some(Ok(event)) => burst.push(event),
+                Some((at, Ok(event))) => {
+                    self.last_input = at;
+                    burst.push(event);
+                }
                 // The terminal is gone.
-                Some(Err(_)) | None => {
-                    self.leave = Some(128 + 1);
+                Some((_, Err(_))) | None => {
+                    self.leave = Some(HUNG_UP);
                     return Ok(());
                 }
             }
             next = if burst.len() >= TURN {
                 None
-            } else if burst.len() > BURST && burst.last().is_some_and(is_enter) {
+            } else if (close || burst.len() > 1) && burst.last().is_some_and(is_enter) {
                 tokio::time::timeout(PASTE_GAP, input.recv()).await.ok()
             } else {
                 input.try_recv().ok().map(Some)
             };
         }
-        for msg in into_messages(burst) {
+        let marked = burst.iter().any(|event| matches!(event, TermEvent::Paste(_)));
+        let messages = into_messages(burst, close && self.pasting);
+        self.pasting = !marked && matches!(messages[..], [Some(Msg::Paste(_))]);
+        for msg in messages {
             match msg {
                 Some(msg) => self.take(msg),
                 // A new size: ratatui asks for it when it draws.
@@ -324,6 +340,17 @@ impl App {
     }
 
     fn draw(&mut self) -> anyhow::Result<()> {
+        match self.draw_frame() {
+            // The terminal is gone; the signal that says so may still be on its way.
+            Err(error) if error.raw_os_error() == Some(libc::EIO) => {
+                self.leave = Some(HUNG_UP);
+                Ok(())
+            }
+            result => Ok(result?),
+        }
+    }
+
+    fn draw_frame(&mut self) -> std::io::Result<()> {
         let size = self.screen.size()?;
         let area = ratatui::layout::Rect::new(0, 0, size.width, size.height);
         screen::measure(&mut self.state, area);
@@ -337,6 +364,14 @@ impl App {
         self.dirty = false;
         self.next_frame = Instant::now() + self.frame;
         Ok(())
+    }
+}
+
+/// A debug build can be asked to panic with the screen open: what is then left of the terminal has to be tested on
+/// the real program.
+fn panic_on_request() {
+    if cfg!(debug_assertions) && std::env::var_os("BATCHROOM_TEST_PANIC").is_some_and(|place| place == "screen") {
+        panic!("asked for by BATCHROOM_TEST_PANIC");
     }
 }
 
@@ -395,13 +430,15 @@ fn typed(event: &TermEvent) -> Option<char> {
     }
 }
 
-/// Events as messages; None is a new size. Text with line ends inside that came in one burst is one paste.
-fn into_messages(burst: Vec<TermEvent>) -> Vec<Option<Msg>> {
+/// Events as messages; None is a new size. Text with line ends inside that came in one burst is one paste, and so
+/// is the rest of a paste.
+fn into_messages(burst: Vec<TermEvent>, rest_of_paste: bool) -> Vec<Option<Msg>> {
     let text: Option<String> = burst.iter().map(typed).collect();
-    if let Some(text) = text {
-        let body = text.trim_end_matches('\n');
+    if let Some(text) = text.filter(|text| !text.is_empty()) {
+        // Enter and then Tab is a prompt sent and the next pane, however fast.
+        let body = text.trim_end_matches(['\n', '\t']);
         let lines_inside = body.contains('\n') && body.chars().filter(|c| !c.is_whitespace()).count() > 1;
-        if lines_inside {
+        if lines_inside || rest_of_paste {
             return vec![Some(Msg::Paste(text))];
         }
     }
@@ -421,12 +458,16 @@ mod tests {
     use super::*;
 
     fn keys(text: &str) -> Vec<TermEvent> {
-        let key = |c| if c == '\n' { KeyCode::Enter } else { KeyCode::Char(c) };
+        let key = |c| match c {
+            '\n' => KeyCode::Enter,
+            '\t' => KeyCode::Tab,
+            c => KeyCode::Char(c),
+        };
         text.chars().map(|c| TermEvent::Key(KeyEvent::new(key(c), KeyModifiers::NONE))).collect()
     }
 
     fn pastes(text: &str) -> usize {
-        into_messages(keys(text)).iter().filter(|msg| matches!(msg, Some(Msg::Paste(_)))).count()
+        into_messages(keys(text), false).iter().filter(|msg| matches!(msg, Some(Msg::Paste(_)))).count()
     }
 
     #[test]
@@ -440,5 +481,12 @@ mod tests {
         assert_eq!(pastes("hello\n"), 0);
         assert_eq!(pastes("x"), 0);
         assert_eq!(pastes("\n\n"), 0);
+        assert_eq!(pastes("hello\n\t"), 0, "sent, and to the next pane");
+    }
+
+    #[test]
+    fn the_rest_of_a_paste_sends_nothing() {
+        let messages = into_messages(keys("its last line\n"), true);
+        assert!(matches!(&messages[..], [Some(Msg::Paste(text))] if text == "its last line\n"));
     }
 }

@@ -13,6 +13,7 @@ use crossterm::terminal::{
 use crossterm::{cursor, execute, queue};
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
+use ratatui::layout::Rect;
 
 /// Whether the terminal is ours now: what `restore` has to undo.
 static ENTERED: AtomicBool = AtomicBool::new(false);
@@ -48,7 +49,10 @@ impl Screen {
 
     /// Everything is drawn again with the next frame.
     pub fn forget(&mut self) -> io::Result<()> {
-        self.terminal.clear()
+        // `Terminal::clear` would ask the terminal where its cursor is, and wait in vain for the answer: the thread
+        // that reads the terminal holds it. A resize to the same size clears without a question.
+        let size = self.size()?;
+        self.terminal.resize(Rect::new(0, 0, size.width, size.height))
     }
 
     /// Gives the terminal back, stops the program as Ctrl-Z does, and takes the terminal again when it is continued.
@@ -58,10 +62,10 @@ impl Screen {
         self.take_again()
     }
 
-    /// After somebody else had the terminal.
+    /// After somebody else may have had the terminal: when the program was stopped by another, nobody gave it back.
     pub fn take_again(&mut self) -> io::Result<()> {
         enter()?;
-        self.terminal.clear()
+        self.forget()
     }
 }
 
@@ -72,12 +76,36 @@ impl Drop for Screen {
 }
 
 fn enter() -> io::Result<()> {
+    if ENTERED.load(Ordering::SeqCst) && !is_raw() {
+        // The shell has set its own modes behind our back, and `enable_raw_mode` would believe that ours still hold.
+        disable_raw_mode()?;
+    }
     enable_raw_mode()?;
-    ENTERED.store(true, Ordering::SeqCst);
+    let again = ENTERED.swap(true, Ordering::SeqCst);
     let mut out = io::stdout();
-    // Terminals that do not know the last one ignore it; those that do can tell Shift-Enter from Enter.
-    let keys = PushKeyboardEnhancementFlags(KeyboardEnhancementFlags::DISAMBIGUATE_ESCAPE_CODES);
-    execute!(out, EnterAlternateScreen, EnableBracketedPaste, keys)
+    execute!(out, EnterAlternateScreen, EnableBracketedPaste)?;
+    if again {
+        // The keyboard flags are a stack: what is pushed once is popped once.
+        return Ok(());
+    }
+    // Terminals that do not know it ignore it; those that do can tell Shift-Enter from Enter.
+    execute!(out, PushKeyboardEnhancementFlags(KeyboardEnhancementFlags::DISAMBIGUATE_ESCAPE_CODES))
+}
+
+/// Whether the terminal itself is still in raw mode.
+#[cfg(unix)]
+fn is_raw() -> bool {
+    // SAFETY: a plain system call that fills a structure of ours; all-zero is a valid value of it.
+    let (found, modes) = unsafe {
+        let mut modes: libc::termios = std::mem::zeroed();
+        (libc::tcgetattr(libc::STDIN_FILENO, &mut modes), modes)
+    };
+    found == 0 && modes.c_lflag & (libc::ICANON | libc::ECHO | libc::ISIG) == 0
+}
+
+#[cfg(not(unix))]
+fn is_raw() -> bool {
+    true
 }
 
 /// Undoes `enter`, as often as it is called. Errors are ignored: the terminal may be gone.

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+pub mod fixture;
 pub mod gguf_writer;
 pub mod random;
 pub mod sequences;
@@ -18,13 +19,11 @@ pub fn nano() -> GgufFile {
     GgufFile::from_static("nano", NANO).unwrap()
 }
 
-/// SmolLM2-135M-Instruct Q4_1, where the machine has it: its path is in `BATCHROOM_TEST_SMOLLM2`.
-pub fn smollm2() -> Option<PathBuf> {
-    let path = std::env::var_os("BATCHROOM_TEST_SMOLLM2").map(PathBuf::from);
-    if path.is_none() {
-        eprintln!("skipped: BATCHROOM_TEST_SMOLLM2 does not name a file");
-    }
-    path
+/// SmolLM2-135M-Instruct Q4_1, fetched by the program's own code unless it is in the cache already.
+pub fn smollm2() -> PathBuf {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let progress = tokio::sync::watch::channel(batchroom::hub::Progress::default()).0;
+    runtime.block_on(batchroom::hub::fetch(&batchroom::hub::SMOLLM2, progress)).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// All kernel families that this machine can run.

@@ -3,10 +3,40 @@
 use std::collections::VecDeque;
 
 use batchroom::batch::{Batch, BlockId, RequestId, Row, RowKind, UserId};
-use batchroom::model::Llama;
+use batchroom::model::{Llama, ModelError, TensorLlama};
 
 use super::argmax;
 use super::random::Random;
+
+/// What runs batches over pages.
+pub trait Paged {
+    fn run(&mut self, batch: &Batch) -> Result<&[f32], ModelError>;
+    fn vocab(&self) -> usize;
+    fn block_size(&self) -> usize;
+    fn num_blocks(&self) -> usize;
+}
+
+macro_rules! paged {
+    ($model:ty) => {
+        impl Paged for $model {
+            fn run(&mut self, batch: &Batch) -> Result<&[f32], ModelError> {
+                self.forward(batch)
+            }
+            fn vocab(&self) -> usize {
+                self.vocab()
+            }
+            fn block_size(&self) -> usize {
+                self.block_size()
+            }
+            fn num_blocks(&self) -> usize {
+                self.num_blocks()
+            }
+        }
+    };
+}
+
+paged!(Llama);
+paged!(TensorLlama);
 
 /// How sequences are put into batches.
 #[derive(Clone, Debug)]
@@ -37,7 +67,7 @@ struct Sequence {
 }
 
 /// Generates `steps` tokens greedily for each prompt. Returns, for each, the bits of the logits of every choice.
-pub fn generate(model: &mut Llama, prompts: &[Vec<u32>], steps: usize, manner: &Manner) -> Vec<Vec<Vec<u32>>> {
+pub fn generate(model: &mut impl Paged, prompts: &[Vec<u32>], steps: usize, manner: &Manner) -> Vec<Vec<Vec<u32>>> {
     let mut random = Random(manner.seed);
     let mut free: Vec<BlockId> = (0..model.num_blocks() as u32).map(BlockId).collect();
     if manner.shuffled {
@@ -66,7 +96,7 @@ pub fn generate(model: &mut Llama, prompts: &[Vec<u32>], steps: usize, manner: &
     sequences.into_iter().map(|sequence| sequence.logits).collect()
 }
 
-fn run_step(model: &mut Llama, sequences: &mut [Sequence], order: &[usize], chunk: usize, free: &mut VecDeque<BlockId>) {
+fn run_step(model: &mut impl Paged, sequences: &mut [Sequence], order: &[usize], chunk: usize, free: &mut VecDeque<BlockId>) {
     let mut batch = Batch::default();
     for index in order {
         let sequence = &mut sequences[*index];
@@ -90,7 +120,7 @@ fn run_step(model: &mut Llama, sequences: &mut [Sequence], order: &[usize], chun
         sequence.computed = end;
     }
     let vocab = model.vocab();
-    let logits = model.forward(&batch).unwrap();
+    let logits = model.run(&batch).unwrap();
     assert_eq!(logits.len(), batch.num_sampled() * vocab);
     let sampling = batch.rows.iter().zip(order).filter(|(row, _)| row.samples);
     for ((_, index), logits) in sampling.zip(logits.chunks_exact(vocab)) {
@@ -101,7 +131,7 @@ fn run_step(model: &mut Llama, sequences: &mut [Sequence], order: &[usize], chun
 }
 
 /// A batch of one row: positions `0..tokens.len()` in the first blocks.
-pub fn whole(model: &Llama, tokens: &[u32]) -> Batch {
+pub fn whole(model: &impl Paged, tokens: &[u32]) -> Batch {
     let blocks = tokens.len().div_ceil(model.block_size());
     let row = Row {
         id: RequestId(0),

@@ -28,7 +28,7 @@ fn grain(total: usize, bytes: usize, rows: usize, pool: &Pool) -> usize {
     }
 }
 
-/// Rows of inputs in the forms that weights want: 8-bit groups for quantized ones, floats for float ones.
+/// Rows of inputs in the forms that weights want: 16-bit groups for quantized ones, floats for float ones.
 #[derive(Default)]
 pub struct Activations {
     k: usize,

@@ -1,0 +1,7 @@
+//! The commands of the real program: what goes in, what comes out, with which exit status.
+
+mod harness;
+
+mod ask;
+mod config;
+mod models;

@@ -1,0 +1,144 @@
+//! Pastes, Vietnamese, emoji, and text that would like to command the terminal.
+
+use std::time::Duration;
+
+use crate::harness::*;
+
+/// Two kilobytes in forty lines, in words that nano knows.
+fn lines() -> Vec<String> {
+    (1..=40).map(|number| format!("line {number:02} {}", "the cat ".repeat(6).trim_end())).collect()
+}
+
+/// The lines are one draft, then one prompt.
+#[track_caller]
+fn one_prompt(mut terminal: Terminal) {
+    terminal.expect("line 40");
+    terminal.settle(Duration::from_millis(200));
+    assert!(!terminal.screen().contains('❯'), "sent before its time:\n{}", terminal.screen());
+    terminal.keys(ENTER);
+    terminal.expect("❯ line 01");
+    terminal.expect("cut at max_tokens (3)");
+    let screen = terminal.screen();
+    assert_eq!(screen.matches('❯').count(), 1, "{screen}");
+    for line in lines() {
+        assert_eq!(screen.matches(&line).count(), 1, "{line:?} in\n{screen}");
+    }
+}
+
+fn chat_only() -> Terminal {
+    let args = ["--panes", "1", "--pace", "full", "--max-tokens", "3", "--temperature", "0"];
+    let mut terminal = Spec::room(&args).size(160, 60).start();
+    terminal.expect("live batch");
+    terminal.keys(F8);
+    terminal.absent("live batch");
+    terminal
+}
+
+#[test]
+fn a_marked_paste_is_one_draft() {
+    let text = lines().join("\n");
+    assert!(text.len() > 2000);
+    let mut terminal = chat_only();
+    terminal.paste(&text);
+    one_prompt(terminal);
+}
+
+#[test]
+fn a_paste_that_nobody_marked_is_one_draft() {
+    let mut terminal = chat_only();
+    terminal.keys(&lines().join("\r"));
+    one_prompt(terminal);
+}
+
+#[test]
+fn a_paste_in_pieces_is_one_draft() {
+    let mut terminal = chat_only();
+    // Short lines first: the end of each could be a person's Enter.
+    for line in lines() {
+        terminal.keys(&line);
+        terminal.keys("\r");
+    }
+    terminal.expect("line 40");
+    terminal.settle(Duration::from_millis(200));
+    assert!(!terminal.screen().contains('❯'), "sent before its time:\n{}", terminal.screen());
+}
+
+#[test]
+fn vietnamese_is_composed() {
+    let mut terminal = Spec::room(&["--panes", "1"]).start();
+    terminal.expect("live batch");
+    let decomposed = "Xin cha\u{300}o, mo\u{302}\u{323}t ly\u{301} tra\u{300}";
+    terminal.keys(decomposed);
+    let composed = "Xin ch\u{e0}o, m\u{1ed9}t l\u{fd} tr\u{e0}";
+    terminal.expect(&format!("> {composed}"));
+    // Again, as a paste, and all drawn anew.
+    terminal.keys(&ctrl('u'));
+    terminal.absent("Xin");
+    terminal.paste(decomposed);
+    terminal.keys(&ctrl('l'));
+    terminal.expect(&format!("> {composed}"));
+    let written = String::from_utf8(terminal.bytes()).expect("UTF-8");
+    assert!(!written.contains(['\u{300}', '\u{301}', '\u{302}', '\u{323}']), "a combining mark was written");
+}
+
+#[test]
+fn an_emoji_family_is_one_character() {
+    let mut terminal = Spec::room(&["--panes", "1"]).start();
+    terminal.expect("live batch");
+    let family = "👨\u{200d}👩\u{200d}👧";
+    terminal.paste(&format!("family {family}"));
+    terminal.expect("family");
+    let shown = |terminal: &Terminal| String::from_utf8(terminal.bytes()).expect("UTF-8").contains(family);
+    terminal.wait("the family", |_| true);
+    terminal.settle(Duration::from_millis(100));
+    assert!(shown(&terminal), "the family is not written as it is");
+    // One Backspace takes all of it.
+    terminal.keys("\x7f");
+    terminal.keys("|");
+    terminal.expect("family |");
+}
+
+/// Sequences that must never come from text: titles, colours of sixteen, device queries.
+#[track_caller]
+fn assert_obeys_nobody(terminal: &Terminal) {
+    let written = String::from_utf8_lossy(&terminal.bytes()).into_owned();
+    for sequence in ["\x1b]", "\x1b[31m", "\x07", "\x1bP", "\u{9b}", "\x1b[6n"] {
+        assert!(!written.contains(sequence), "{sequence:?} reached the terminal");
+    }
+}
+
+const EVIL: &str = "\x1b]0;owned\x07\x1b[31mred\u{9b}31m";
+
+#[test]
+fn escape_sequences_in_a_paste_are_shown() {
+    let mut terminal = Spec::room(&["--panes", "1", "--max-tokens", "3", "--pace", "full"]).start();
+    terminal.expect("live batch");
+    terminal.paste(EVIL);
+    terminal.expect("␛]0;owned␇␛[31mred⟨9b⟩31m");
+    terminal.keys(ENTER);
+    terminal.expect("❯ ␛]0;owned␇␛[31mred");
+    terminal.expect("cut at max_tokens (3)");
+    assert_obeys_nobody(&terminal);
+}
+
+#[test]
+fn escape_sequences_in_a_model_file_are_shown() {
+    let nano = std::fs::read("assets/batchroom-nano.gguf").expect("the model");
+    let folder = tempfile::tempdir().expect("a folder");
+    // The file's own name for itself: a key, the type of a string (8), its length, the string.
+    let key = b"general.name\x08\x00\x00\x00";
+    let at = nano.windows(key.len()).position(|window| window == key).expect("a name") + key.len();
+    let length = u64::from_le_bytes(nano[at..at + 8].try_into().expect("eight bytes")) as usize;
+    let title = b"\x1b]0;owned\x07\x1b[31mred";
+    let title: Vec<u8> = (title.len() as u64).to_le_bytes().iter().chain(title).copied().collect();
+    // The data behind it keeps its alignment: the first key that can spare the bytes is not there, so the length stays.
+    let mut evil = nano.clone();
+    let kept = length.min(title.len() - 8);
+    evil[at + 8..at + 8 + kept].copy_from_slice(&title[8..8 + kept]);
+    let path = folder.path().join("ev\x1b[31mil\x07.gguf");
+    std::fs::write(&path, evil).expect("a copy");
+    let terminal = Spec::room(&["--model", path.to_str().expect("UTF-8")]).size(200, 50).start();
+    terminal.expect("live batch");
+    terminal.expect("␛");
+    assert_obeys_nobody(&terminal);
+}

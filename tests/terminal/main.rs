@@ -1,0 +1,11 @@
+//! The real program, end to end, in a pseudo-terminal: what a person types and what is then on the screen.
+
+mod harness;
+
+mod chat;
+mod input;
+mod life;
+mod model;
+mod panes;
+mod start;
+mod suspend;
