@@ -42,5 +42,6 @@ fn the_better_model_is_fetched_while_the_chats_go_on() {
     terminal.expect("❯ Say hello.");
     terminal.keys(TAB);
     terminal.send("What is the capital of France?");
-    terminal.wait_for(slow, "the answer", |screen| screen.contents().contains("Paris"));
+    terminal.wait_for(slow, "the end of the answer", |screen| user_is(screen, "bình", "done:"));
+    terminal.expect("Paris");
 }
