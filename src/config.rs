@@ -14,7 +14,11 @@ pub struct RawConfig {
     /// Model: nano, smollm2, or the path of a GGUF file [default: smollm2 if it has been fetched, else nano]
     #[arg(long, short, global = true, value_name = "NAME|PATH", help_heading = "Model and engine")]
     pub model: Option<String>,
-    /// Compute threads [default: physical cores]
+    /// Where to compute: cpu (own kernels), candle (tensor operations on the CPU, slow, for comparison), cuda or metal
+    /// (in builds that have them) [default: cpu]
+    #[arg(long, global = true, value_name = "DEVICE", help_heading = "Model and engine")]
+    pub device: Option<String>,
+    /// Compute threads, with device cpu [default: physical cores]
     #[arg(long, global = true, value_name = "N", help_heading = "Model and engine")]
     pub threads: Option<usize>,
     /// KV memory, for instance 512MiB [default: enough for every seat's whole context, at most 512MiB]
@@ -100,8 +104,9 @@ fn suggestion(hint: &Option<String>) -> String {
 const MAX_FILE: u64 = 1 << 20;
 
 /// Every key of the file, for suggestions.
-const KEYS: [&str; 21] = [
+const KEYS: [&str; 22] = [
     "model",
+    "device",
     "threads",
     "kv_memory",
     "max_num_seqs",
@@ -158,6 +163,7 @@ impl RawConfig {
     pub fn or(self, other: RawConfig) -> RawConfig {
         RawConfig {
             model: self.model.or(other.model),
+            device: self.device.or(other.device),
             threads: self.threads.or(other.threads),
             kv_memory: self.kv_memory.or(other.kv_memory),
             max_num_seqs: self.max_num_seqs.or(other.max_num_seqs),
@@ -197,6 +203,7 @@ impl RawConfig {
         };
         sampling.check()?;
         let engine = EngineConfig {
+            device: self.device.as_deref().map_or(Ok(DeviceChoice::Cpu), parse_device)?,
             threads: in_range("threads", self.threads.unwrap_or_else(default_threads), 1, 256)?,
             kv_memory: self.kv_memory.as_deref().map(parse_size).transpose()?,
             max_num_seqs: self.max_num_seqs.map(|value| in_range("max_num_seqs", value, 1, 1024)).transpose()?,
@@ -233,6 +240,8 @@ pub struct Config {
 /// What an engine is made with, beside the model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EngineConfig {
+    pub device: DeviceChoice,
+    /// Of our own kernels; candle has its own.
     pub threads: usize,
     /// Bytes.
     pub kv_memory: Option<u64>,
@@ -241,6 +250,19 @@ pub struct EngineConfig {
     pub prefill_chunk: usize,
     pub max_model_len: Option<usize>,
     pub max_waiting: usize,
+}
+
+/// What computes the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceChoice {
+    /// Our own kernels.
+    Cpu,
+    /// Tensor operations on the CPU.
+    Candle,
+    /// Tensor operations on the first NVIDIA GPU.
+    Cuda,
+    /// Tensor operations on the GPU of a Mac.
+    Metal,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -315,6 +337,20 @@ fn parse_size(text: &str) -> Result<u64, ConfigError> {
     if bytes >= 1.0 && bytes < (1u64 << 60) as f64 { Ok(bytes as u64) } else { Err(error()) }
 }
 
+fn parse_device(text: &str) -> Result<DeviceChoice, ConfigError> {
+    match text {
+        "cpu" => Ok(DeviceChoice::Cpu),
+        "candle" => Ok(DeviceChoice::Candle),
+        "cuda" => Ok(DeviceChoice::Cuda),
+        "metal" => Ok(DeviceChoice::Metal),
+        other => Err(ConfigError::Value {
+            key: "device",
+            value: other.to_owned(),
+            wanted: "it must be cpu, candle, cuda or metal".into(),
+        }),
+    }
+}
+
 fn parse_pace(text: &str) -> Result<PaceChoice, ConfigError> {
     match text {
         "auto" => Ok(PaceChoice::Auto),
@@ -376,6 +412,7 @@ mod tests {
         let error = |text: &str| RawConfig::parse(text).unwrap().check().unwrap_err().to_string();
         assert_eq!(error("panes = 17"), "panes is `17`: it must be from 1 to 16");
         assert!(error("temperature = -1.0").contains("temperature"));
+        assert_eq!(error("device = \"gpu\""), "device is `gpu`: it must be cpu, candle, cuda or metal");
         assert!(error("pace = \"fast\"").contains("auto, full, or steps a second"));
     }
 }

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use candle_core::Device;
+
 use crate::batch::Batch;
-use crate::config::{EngineConfig, PaceChoice};
+use crate::config::{DeviceChoice, EngineConfig, PaceChoice};
 use crate::engine::{self, EngineHandle, EngineOptions, ForwardError, Limits, ModelInfo, Pace};
 use crate::hub::{self, Choice, NANO_BYTES};
-use crate::model::{GgufError, GgufFile, Llama, LlamaConfig, ModelError, ModelOptions};
+use crate::model::{GgufError, GgufFile, Llama, LlamaConfig, ModelError, ModelOptions, TensorLlama};
 use crate::scheduler::InvalidLimits;
 use crate::text::{TextModel, TokenizerData, TokenizerError};
 
@@ -30,6 +32,10 @@ pub enum LaunchError {
     Model(#[from] ModelError),
     #[error(transparent)]
     Limits(#[from] InvalidLimits),
+    #[error("device {0} is not in this build: build it with `cargo build --release --features {0}`, or use --device cpu")]
+    NotBuilt(&'static str),
+    #[error("the {name} device cannot be used ({source}): check its driver, or use --device cpu")]
+    Device { name: &'static str, source: candle_core::Error },
     #[error("{file}: the tokenizer has {tokens} tokens and the model {vocab}")]
     VocabMismatch { file: String, tokens: usize, vocab: usize },
     #[error("max_model_len is {asked}, and the context of {model} is {context} tokens")]
@@ -81,23 +87,80 @@ pub fn launch(choice: &Choice, config: &EngineConfig, default_seats: usize, pace
     let (mut limits, num_blocks) = size(&name, &shape, config, default_seats)?;
     limits.watermark = watermark(num_blocks, limits.max_num_seqs);
     limits.check()?;
-    let options = ModelOptions { threads: config.threads, kernels: None, block_size: BLOCK_SIZE, num_blocks };
-    let model = Llama::load(&file, options)?;
+    let loaded = load(&file, config, num_blocks)?;
     let info = ModelInfo {
         title: title(choice, &shape),
         name,
-        types: model.types().to_owned(),
-        parameters: model.parameters(),
-        weight_bytes: model.weight_bytes() as u64,
-        kernels: model.kernels().to_string(),
-        threads: model.threads(),
-        vocab: model.vocab(),
+        vocab: shape.vocab,
         layers: shape.layers,
         context: shape.context,
-        kv_bytes_per_token: model.kv_bytes_per_token(),
+        types: loaded.types,
+        parameters: loaded.parameters,
+        weight_bytes: loaded.weight_bytes as u64,
+        kernels: loaded.kernels,
+        threads: loaded.threads,
+        kv_bytes_per_token: loaded.kv_bytes_per_token,
     };
     let options = EngineOptions { limits, num_blocks, block_size: BLOCK_SIZE, pace, model: info };
-    Ok(engine::start(Box::new(model), Arc::new(text), options)?)
+    Ok(engine::start(loaded.model, Arc::new(text), options)?)
+}
+
+/// A model in memory, and what it says of itself.
+struct Loaded {
+    model: Box<dyn engine::Model>,
+    types: String,
+    parameters: u64,
+    weight_bytes: usize,
+    kernels: String,
+    threads: usize,
+    kv_bytes_per_token: usize,
+}
+
+fn load(file: &GgufFile, config: &EngineConfig, num_blocks: usize) -> Result<Loaded, LaunchError> {
+    let Some(device) = open_device(config.device)? else {
+        let options = ModelOptions { threads: config.threads, kernels: None, block_size: BLOCK_SIZE, num_blocks };
+        let model = Llama::load(file, options)?;
+        return Ok(Loaded {
+            types: model.types().to_owned(),
+            parameters: model.parameters(),
+            weight_bytes: model.weight_bytes(),
+            kernels: model.kernels().to_string(),
+            threads: model.threads(),
+            kv_bytes_per_token: model.kv_bytes_per_token(),
+            model: Box::new(model),
+        });
+    };
+    let model = TensorLlama::load(file, &device, num_blocks, BLOCK_SIZE)?;
+    Ok(Loaded {
+        types: model.types().to_owned(),
+        parameters: model.parameters(),
+        weight_bytes: model.weight_bytes(),
+        kernels: model.backend().to_owned(),
+        threads: model.threads(),
+        kv_bytes_per_token: model.kv_bytes_per_token(),
+        model: Box::new(model),
+    })
+}
+
+/// The device for tensor operations; none for our own kernels.
+fn open_device(choice: DeviceChoice) -> Result<Option<Device>, LaunchError> {
+    match choice {
+        DeviceChoice::Cpu => Ok(None),
+        DeviceChoice::Candle => Ok(Some(Device::Cpu)),
+        DeviceChoice::Cuda => first_gpu("cuda", cfg!(feature = "cuda"), Device::new_cuda).map(Some),
+        DeviceChoice::Metal => first_gpu("metal", cfg!(feature = "metal"), Device::new_metal).map(Some),
+    }
+}
+
+fn first_gpu(
+    name: &'static str,
+    built: bool,
+    open: impl Fn(usize) -> candle_core::Result<Device>,
+) -> Result<Device, LaunchError> {
+    if !built {
+        return Err(LaunchError::NotBuilt(name));
+    }
+    open(0).map_err(|source| LaunchError::Device { name, source })
 }
 
 /// Limits and number of KV blocks for a model of this shape.
@@ -150,5 +213,11 @@ fn title(choice: &Choice, shape: &LlamaConfig) -> String {
 impl engine::Model for Llama {
     fn forward(&mut self, batch: &Batch) -> Result<&[f32], ForwardError> {
         Llama::forward(self, batch).map_err(|error| ForwardError(error.to_string()))
+    }
+}
+
+impl engine::Model for TensorLlama {
+    fn forward(&mut self, batch: &Batch) -> Result<&[f32], ForwardError> {
+        TensorLlama::forward(self, batch).map_err(|error| ForwardError(error.to_string()))
     }
 }

@@ -106,7 +106,7 @@ impl Sampler {
             self.penalize(params.repetition_penalty, tokens);
         }
         self.keep_top_k(params.top_k);
-        self.to_probabilities(params.temperature);
+        self.make_probabilities(params.temperature);
         let kept = self.nucleus(params.top_p, params.min_p);
         Some(draw(&self.candidates[..kept], uniform(params.seed, tokens.len())))
     }
@@ -149,7 +149,7 @@ impl Sampler {
         self.candidates.truncate(k);
     }
 
-    fn to_probabilities(&mut self, temperature: f32) {
+    fn make_probabilities(&mut self, temperature: f32) {
         let best = self.candidates[0].0;
         let mut sum = 0.0;
         for (value, _) in &mut self.candidates {
@@ -300,8 +300,7 @@ mod tests {
 
     #[test]
     fn the_penalty_counts_a_token_once_and_pushes_down_both_signs() {
-        let mut sampler = Sampler::default();
-        sampler.logits = vec![2.0, -2.0, 2.0];
+        let mut sampler = Sampler { logits: vec![2.0, -2.0, 2.0], ..Sampler::default() };
         sampler.penalize(2.0, &[0, 0, 1, 99]);
         assert_eq!(sampler.logits, [1.0, -4.0, 2.0]);
     }
@@ -313,7 +312,7 @@ mod tests {
         let params = params();
         let mut mixed = Sampler::default();
         let mut alone = Sampler::default();
-        let tokens = vec![5; 50];
+        let tokens = [5; 50];
         for position in 0..50 {
             mixed.sample(&other, &params, &tokens[..position]);
             let together = mixed.sample(&logits, &params, &tokens[..position]);

@@ -150,7 +150,7 @@ pub struct ModelInfo {
     pub parameters: u64,
     /// Bytes of weights that one step reads.
     pub weight_bytes: u64,
-    /// CPU kernels in use, for instance `avx512-vnni`.
+    /// What computes: our CPU kernels (`avx512-vnni`) or candle on a device (`candle-cuda`).
     pub kernels: String,
     pub threads: usize,
     pub vocab: usize,

@@ -30,6 +30,8 @@ pub enum ModelError {
     BlockSize(usize),
     #[error("the batch cannot be computed: {0}")]
     BadBatch(String),
+    #[error("candle could not compute this: {0}")]
+    Candle(#[from] candle_core::Error),
     #[error(transparent)]
     Worker(#[from] WorkerPanicked),
 }

@@ -5,8 +5,10 @@ pub mod gguf;
 pub mod kernels;
 mod llama;
 mod pool;
+mod tensors;
 
 pub use error::ModelError;
 pub use gguf::{GgmlType, GgufError, GgufFile, Metadata, TensorInfo};
 pub use kernels::{KernelError, KernelKind};
 pub use llama::{Llama, LlamaConfig, ModelOptions};
+pub use tensors::TensorLlama;

@@ -22,7 +22,7 @@ pub fn count(value: u64) -> String {
 pub fn rate(value: f64) -> String {
     match value {
         v if !v.is_finite() || v < 0.0 => UNKNOWN.into(),
-        v if v == 0.0 => "0".into(),
+        0.0 => "0".into(),
         v if v < 9.95 => format!("{v:.1}"),
         v if v < 9_999.5 => format!("{v:.0}"),
         v if v < 999_500.0 => format!("{:.1}k", v / 1e3),
@@ -105,7 +105,7 @@ pub fn percent(part: u64, whole: u64) -> String {
     }
     let share = part as f64 * 100.0 / whole as f64;
     match share {
-        s if s == 0.0 => "0%".into(),
+        0.0 => "0%".into(),
         s if s < 1.0 => "<1%".into(),
         s if part < whole && s > 99.0 => "99%".into(),
         s => format!("{s:.0}%"),

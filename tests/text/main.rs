@@ -1,9 +1,12 @@
 //! Tokenizer, template and detokenizer of real model files.
 
+#[path = "../support/mod.rs"]
+mod support;
+
 use batchroom::model::gguf::GgufFile;
 use batchroom::text::{Message, Role, StreamDecoder, TextModel, TokenizerData};
 
-static NANO: &[u8] = include_bytes!("../../assets/batchroom-nano.gguf");
+use support::NANO;
 
 fn nano() -> TextModel {
     let file = GgufFile::from_static("nano", NANO).unwrap();
@@ -158,4 +161,27 @@ fn a_broken_tokenizer_is_named() {
     };
     assert!(broken(bytes).contains("merge 0"));
     assert!(broken(|data| (data.model, data.pre) = ("gpt2".into(), Some("odd".into()))).contains("`odd`"));
+}
+
+#[test]
+fn smollm2_tokenizes_as_llama_cpp_and_transformers_do() {
+    let file = GgufFile::open(&support::smollm2()).unwrap();
+    let text = TextModel::new(&TokenizerData::from_gguf(&file).unwrap()).unwrap();
+    let tokens: serde_json::Value = serde_json::from_str(include_str!("../data/smollm2-tokens.json")).unwrap();
+    let cases = tokens["cases"].as_array().unwrap();
+    assert!(cases.len() > 20);
+    for case in cases {
+        let string = case["text"].as_str().unwrap();
+        assert_eq!(text.encode_text(string).unwrap(), support::ids(&case["ids_as_text"]), "as a user's text: {string:?}");
+        assert_eq!(
+            text.encode_with_control(string).unwrap(),
+            support::ids(&case["ids_with_control"]),
+            "as a template's: {string:?}"
+        );
+    }
+    let golden: serde_json::Value = serde_json::from_str(include_str!("../data/smollm2.golden.json")).unwrap();
+    for case in golden["cases"].as_array().unwrap() {
+        let messages: Vec<Message> = serde_json::from_value(case["messages"].clone()).unwrap();
+        assert_eq!(text.encode_chat(&messages).unwrap(), support::ids(&case["prompt"]));
+    }
 }

@@ -24,10 +24,11 @@ const MAX_DIMS: u32 = 4;
 const DEFAULT_ALIGNMENT: u64 = 32;
 const MAX_ALIGNMENT: u64 = 1 << 16;
 
-/// A file's bytes: mapped, or part of the program.
+/// A file's bytes: mapped, in memory, or part of the program.
 #[derive(Clone)]
 pub(crate) enum Bytes {
     Mapped(Arc<memmap2::Mmap>),
+    Owned(Arc<Vec<u8>>),
     Static(&'static [u8]),
 }
 
@@ -35,6 +36,7 @@ impl Bytes {
     pub(crate) fn as_slice(&self) -> &[u8] {
         match self {
             Bytes::Mapped(map) => map,
+            Bytes::Owned(bytes) => bytes,
             Bytes::Static(bytes) => bytes,
         }
     }
@@ -115,6 +117,14 @@ impl GgufFile {
         Self::parse(name, Bytes::Static(bytes))
     }
 
+    /// Checks a file that has been read into memory.
+    ///
+    /// # Errors
+    /// When it is no GGUF file, or is damaged.
+    pub fn from_vec(name: &str, bytes: Vec<u8>) -> Result<GgufFile, GgufError> {
+        Self::parse(name, Bytes::Owned(Arc::new(bytes)))
+    }
+
     fn parse(name: &str, bytes: Bytes) -> Result<GgufFile, GgufError> {
         let mut cursor = Cursor { file: name, data: bytes.as_slice(), at: 0 };
         let version = read_magic(&mut cursor)?;
@@ -143,7 +153,7 @@ impl GgufFile {
         })
     }
 
-    /// The path, or the name given to [`GgufFile::from_static`].
+    /// The path, or the name given.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -1,8 +1,6 @@
 //! AVX2 with FMA and F16C: eight output rows at a time, each panel in two halves.
 //!
-//! `vpmaddubsw` adds two products in 16 bits and saturates: 4-bit codes are far from that (8 x 15 x 127 fit), 6-bit codes
-//! fit two products twice, and 8-bit codes go through it signed, as magnitude times activation with the sign moved over
-//! (2 x 128 x 127 fit).
+//! Codes are widened to 16 bits, and `vpmaddwd` adds the products of two inputs in 32 bits, exactly.
 
 use std::arch::x86_64::*;
 
@@ -83,61 +81,72 @@ unsafe fn halves(from: *const u8) -> __m256 {
     _mm256_cvtph_ps(unsafe { _mm_loadu_si128(from.cast()) })
 }
 
-/// An activation's four bytes from `quad` on, in every lane.
+/// Adds the products of one pair of inputs, for each row of the tile.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn spread(act: &ActGroup, quad: usize) -> __m256i {
-    let (quads, _) = act.codes.as_chunks::<4>();
-    _mm256_set1_epi32(i32::from_le_bytes(quads[quad].map(|byte| byte as u8)))
+fn add_pair<const ROWS: usize>(sums: &mut [__m256i; ROWS], codes: __m256i, acts: &[&ActGroup; ROWS], pair: usize) {
+    for (sum, act) in sums.iter_mut().zip(acts) {
+        *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(codes, _mm256_set1_epi32(act.pair(pair))));
+    }
 }
 
-/// Four vectors of packed codes; the low halves are quads 0..4, the high ones 4..8.
+/// The integer sums of a group of packed codes of 4 bits.
 ///
 /// # Safety
 /// A group's 256 bytes can be read from `group` on.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn nibbles(group: *const u8, half: usize) -> [__m256i; 4] {
-    let mut out = [_mm256_setzero_si256(); 4];
-    for (quad, out) in out.iter_mut().enumerate() {
+unsafe fn nibbles<const SIGNED: bool, const ROWS: usize>(
+    group: *const u8,
+    half: usize,
+    acts: &[&ActGroup; ROWS],
+) -> [__m256i; ROWS] {
+    let mut sums = [_mm256_setzero_si256(); ROWS];
+    for quad in 0..4 {
         // SAFETY: inside the 256 bytes.
-        *out = unsafe { _mm256_loadu_si256(group.add(quad * 64 + half * 32).cast()) };
+        let all = unsafe { _mm256_loadu_si256(group.add(quad * 64 + half * 32).cast()) };
+        let codes = if SIGNED {
+            [
+                _mm256_srai_epi16::<12>(_mm256_slli_epi16::<12>(all)),
+                _mm256_srai_epi16::<12>(_mm256_slli_epi16::<4>(all)),
+                _mm256_srai_epi16::<12>(_mm256_slli_epi16::<8>(all)),
+                _mm256_srai_epi16::<12>(all),
+            ]
+        } else {
+            let low = _mm256_set1_epi16(15);
+            [
+                _mm256_and_si256(all, low),
+                _mm256_and_si256(_mm256_srli_epi16::<8>(all), low),
+                _mm256_and_si256(_mm256_srli_epi16::<4>(all), low),
+                _mm256_srli_epi16::<12>(all),
+            ]
+        };
+        add_pair(&mut sums, codes[0], acts, quad * 2);
+        add_pair(&mut sums, codes[1], acts, quad * 2 + 1);
+        add_pair(&mut sums, codes[2], acts, quad * 2 + 8);
+        add_pair(&mut sums, codes[3], acts, quad * 2 + 9);
     }
-    out
+    sums
 }
 
-/// The sums of 32 products of 4-bit codes. Eight sums of two products of at most 15 x 127 fit 16 bits.
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c")]
-fn dot_nibbles(packed: &[__m256i; 4], act: &ActGroup) -> __m256i {
-    let low = _mm256_set1_epi8(15);
-    let mut sum = _mm256_setzero_si256();
-    for (quad, both) in packed.iter().enumerate() {
-        let first = _mm256_and_si256(*both, low);
-        let second = _mm256_and_si256(_mm256_srli_epi16::<4>(*both), low);
-        sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(first, spread(act, quad)));
-        sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(second, spread(act, quad + 4)));
-    }
-    _mm256_madd_epi16(sum, _mm256_set1_epi16(1))
-}
-
-/// The sums of 32 products of 8-bit codes, which here become signed by flipping their top bit.
+/// The integer sums of some quads of signed bytes, whose first inputs are those of `pair`.
 ///
 /// # Safety
-/// A group's 512 bytes can be read from `group` on.
+/// 64 bytes can be read from `group` on for each quad.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn dot_octets<const ROWS: usize>(group: *const u8, half: usize, acts: [&ActGroup; ROWS]) -> [__m256i; ROWS] {
+unsafe fn octets<const QUADS: usize, const ROWS: usize>(
+    group: *const u8,
+    half: usize,
+    acts: &[&ActGroup; ROWS],
+    pair: usize,
+) -> [__m256i; ROWS] {
     let mut sums = [_mm256_setzero_si256(); ROWS];
-    for quad in 0..8 {
-        // SAFETY: inside the 512 bytes.
-        let raised = unsafe { _mm256_loadu_si256(group.add(quad * 64 + half * 32).cast()) };
-        let codes = _mm256_xor_si256(raised, _mm256_set1_epi8(-128));
-        let magnitudes = _mm256_abs_epi8(codes);
-        for (sum, act) in sums.iter_mut().zip(acts) {
-            let pairs = _mm256_maddubs_epi16(magnitudes, _mm256_sign_epi8(spread(act, quad), codes));
-            *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
-        }
+    for quad in 0..QUADS {
+        // SAFETY: inside what the caller vouches for.
+        let all = unsafe { _mm256_loadu_si256(group.add(quad * 64 + half * 32).cast()) };
+        add_pair(&mut sums, _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(all)), acts, pair + quad * 2);
+        add_pair(&mut sums, _mm256_srai_epi16::<8>(all), acts, pair + quad * 2 + 1);
     }
     sums
 }
@@ -170,20 +179,13 @@ unsafe fn sum_simple<const LAYOUT: u8, const ROWS: usize>(
             let unit = unit.as_ptr();
             let acts: [&ActGroup; ROWS] = std::array::from_fn(|row| &rows[row][group]);
             let scale = halves(unit.add(code_bytes + half * 16));
-            if LAYOUT == 2 {
-                let products = dot_octets(unit, half, acts);
-                for row in 0..ROWS {
-                    sums[row] = scaled(products[row], scale, acts[row], sums[row]);
-                }
-                continue;
-            }
-            let packed = nibbles(unit, half);
+            let products = match LAYOUT {
+                0 => nibbles::<true, ROWS>(unit, half, &acts),
+                1 => nibbles::<false, ROWS>(unit, half, &acts),
+                _ => octets::<8, ROWS>(unit, half, &acts, 0),
+            };
             for row in 0..ROWS {
-                let mut product = dot_nibbles(&packed, acts[row]);
-                if LAYOUT == 0 {
-                    product = _mm256_add_epi32(product, _mm256_set1_epi32(acts[row].minus_8));
-                }
-                sums[row] = scaled(product, scale, acts[row], sums[row]);
+                sums[row] = scaled(products[row], scale, acts[row], sums[row]);
                 if LAYOUT == 1 {
                     let min = halves(unit.add(288 + half * 16));
                     sums[row] = _mm256_fmadd_ps(min, _mm256_set1_ps(acts[row].scaled_sum), sums[row]);
@@ -206,14 +208,14 @@ unsafe fn sum_q4_k<const ROWS: usize>(panel: &[u8], half: usize, rows: &[&[ActGr
             let dmin = halves(unit.add(32 + half * 16));
             for inner in 0..8 {
                 let at = unit.add(64 + inner * 288);
-                let packed = nibbles(at, half);
+                let acts: [&ActGroup; ROWS] = std::array::from_fn(|row| &rows[row][unit_index * 8 + inner]);
+                let products = nibbles::<false, ROWS>(at, half, &acts);
                 let bytes = |from: *const u8| _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(from.cast())));
                 let scale = _mm256_mul_ps(d, bytes(at.add(256 + half * 8)));
                 let min = _mm256_mul_ps(dmin, bytes(at.add(272 + half * 8)));
                 for row in 0..ROWS {
-                    let act = &rows[row][unit_index * 8 + inner];
-                    sums[row] = scaled(dot_nibbles(&packed, act), scale, act, sums[row]);
-                    sums[row] = _mm256_fnmadd_ps(min, _mm256_set1_ps(act.scaled_sum), sums[row]);
+                    sums[row] = scaled(products[row], scale, acts[row], sums[row]);
+                    sums[row] = _mm256_fnmadd_ps(min, _mm256_set1_ps(acts[row].scaled_sum), sums[row]);
                 }
             }
         }
@@ -232,18 +234,12 @@ unsafe fn sum_q6_k<const ROWS: usize>(panel: &[u8], half: usize, rows: &[&[ActGr
             let d = halves(unit.add(half * 16));
             for inner in 0..16 {
                 let at = unit.add(32 + inner * 272);
-                let codes = nibbles(at, half);
+                let acts: [&ActGroup; ROWS] = std::array::from_fn(|row| &rows[row][unit_index * 8 + inner / 2]);
+                let products = octets::<4, ROWS>(at, half, &acts, inner % 2 * 8);
                 let signed = _mm256_cvtepi8_epi32(_mm_loadl_epi64(at.add(256 + half * 8).cast()));
                 let scale = _mm256_mul_ps(d, _mm256_cvtepi32_ps(signed));
                 for row in 0..ROWS {
-                    let act = &rows[row][unit_index * 8 + inner / 2];
-                    let mut product = _mm256_set1_epi32(act.minus_32[inner % 2]);
-                    for pair in 0..2 {
-                        let pairs = |quad: usize| _mm256_maddubs_epi16(codes[quad], spread(act, inner % 2 * 4 + quad));
-                        let both = _mm256_add_epi16(pairs(pair * 2), pairs(pair * 2 + 1));
-                        product = _mm256_add_epi32(product, _mm256_madd_epi16(both, _mm256_set1_epi16(1)));
-                    }
-                    sums[row] = scaled(product, scale, act, sums[row]);
+                    sums[row] = scaled(products[row], scale, acts[row], sums[row]);
                 }
             }
         }

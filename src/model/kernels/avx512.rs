@@ -1,11 +1,24 @@
-//! AVX-512 with VNNI: one `vpdpbusd` multiplies 16 output rows by 4 inputs.
+//! AVX-512 with VNNI: one `vpdpwssd` multiplies 16 output rows by 2 inputs and adds to 32-bit sums.
+//!
+//! A vector of codes is widened to 16 bits once and then meets the activations of every row of the tile, which come
+//! out of memory as broadcasts.
+//!
+//! Functions of the inner loops are `inline(always)`, which cannot go with `target_feature`: they must be called from
+//! where the features are on.
 
+use std::arch::asm;
 use std::arch::x86_64::*;
 
 use super::activation::ActGroup;
-use super::layout::{Layout, PANEL};
+use super::layout::{GROUP, Layout, PANEL};
 use super::panels::{Inputs, Job, each_tile, run_floats};
 use super::simd::x86::Avx512;
+
+/// Rows of a tile: their float and integer sums and a vector's codes fit the 32 registers.
+const TILE: usize = 8;
+
+/// How far ahead of the arithmetic weights are asked for, in bytes.
+const AHEAD: usize = 2048;
 
 /// # Safety
 /// The CPU has the features named here; `job.out` is good for the job's rows and columns, and nobody else uses them.
@@ -15,8 +28,10 @@ pub(super) unsafe fn run(job: &Job<'_>) {
         // SAFETY: the features are on here.
         Inputs::Floats(inputs) => unsafe { run_floats::<Avx512>(job, inputs) },
         Inputs::Quantized(inputs) => {
-            let inputs = &inputs[..job.rows * job.groups()];
-            each_tile(job.rows, 8, |first, rows| {
+            let groups = job.groups();
+            let inputs = &inputs[..job.rows * groups];
+            let mut turned = Vec::with_capacity(job.rows.min(TILE) * groups);
+            each_tile(job.rows, TILE, |first, rows| {
                 let tile = match rows {
                     1 => of_layout::<1>,
                     2 => of_layout::<2>,
@@ -25,12 +40,30 @@ pub(super) unsafe fn run(job: &Job<'_>) {
                     5 => of_layout::<5>,
                     6 => of_layout::<6>,
                     7 => of_layout::<7>,
-                    _ => of_layout::<8>,
+                    8 => of_layout::<8>,
+                    9 => of_layout::<9>,
+                    10 => of_layout::<10>,
+                    11 => of_layout::<11>,
+                    12 => of_layout::<12>,
+                    13 => of_layout::<13>,
+                    14 => of_layout::<14>,
+                    15 => of_layout::<15>,
+                    _ => of_layout::<16>,
                 };
-                // SAFETY: `rows` rows from `first` on are in `inputs`.
-                unsafe { tile(job, inputs, first) }
+                let inputs = &inputs[first * groups..][..rows * groups];
+                turn(inputs, groups, &mut turned);
+                // SAFETY: `turned` holds all groups of `rows` rows.
+                unsafe { tile(job, &turned, first) }
             })
         }
+    }
+}
+
+/// From row after row to group after group, so that one pointer reaches all rows of a tile.
+fn turn(rows: &[ActGroup], groups: usize, out: &mut Vec<ActGroup>) {
+    out.clear();
+    for group in 0..groups {
+        out.extend(rows.iter().skip(group).step_by(groups));
     }
 }
 
@@ -52,49 +85,167 @@ unsafe fn of_layout<const ROWS: usize>(job: &Job<'_>, inputs: &[ActGroup], first
     }
 }
 
-/// Eight quads of unsigned codes: 16 rows times 32 inputs.
-type Codes = [__m512i; 8];
-
+/// Adds the products of inputs `2 * PAIR` and `2 * PAIR + 1`, for each row of the tile.
+///
 /// # Safety
-/// 256 bytes can be read.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw")]
-unsafe fn nibbles(from: *const u8) -> Codes {
-    let low = _mm512_set1_epi8(15);
-    let mut codes = [_mm512_setzero_si512(); 8];
-    for quad in 0..4 {
-        // SAFETY: inside the 256 bytes.
-        let both = unsafe { _mm512_loadu_si512(from.add(quad * 64).cast()) };
-        codes[quad] = _mm512_and_si512(both, low);
-        codes[quad + 4] = _mm512_and_si512(_mm512_srli_epi16::<4>(both), low);
+/// `acts` is good for `ROWS` groups; the features are on in the caller.
+#[inline(always)]
+unsafe fn add_pair<const PAIR: usize, const ROWS: usize>(sums: &mut [__m512i; ROWS], codes: __m512i, acts: *const ActGroup) {
+    macro_rules! of_rows {
+        ($($row:literal)*) => { $(if let Some(sum) = sums.get_mut($row) {
+            // SAFETY: there are as many groups as sums.
+            *sum = unsafe { add_products::<PAIR, $row>(*sum, codes, acts) };
+        })* };
     }
-    codes
+    of_rows!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
 }
 
+/// `sum` plus the products of two neighbouring inputs of group `ROW`.
+///
+/// The intrinsic would be `_mm512_dpwssd_epi32`, but the compiler takes half of those apart again, into a broadcast, a
+/// multiplication and an addition, to shorten a chain that nobody waits for.
+///
 /// # Safety
-/// 512 bytes can be read.
-#[inline]
-#[target_feature(enable = "avx512f")]
-unsafe fn octets(from: *const u8) -> Codes {
-    let mut codes = [_mm512_setzero_si512(); 8];
-    for (quad, codes) in codes.iter_mut().enumerate() {
-        // SAFETY: inside the 512 bytes.
-        *codes = unsafe { _mm512_loadu_si512(from.add(quad * 64).cast()) };
-    }
-    codes
-}
-
-/// `start` plus the products of some quads of codes with an activation's bytes from `quad` on.
+/// `acts` is good for more than `ROW` groups.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vnni")]
-fn dot(codes: &[__m512i], act: &ActGroup, quad: usize, start: i32) -> __m512 {
-    let (quads, _) = act.codes.as_chunks::<4>();
-    let mut sum = _mm512_set1_epi32(start);
-    for (codes, bytes) in codes.iter().zip(&quads[quad..]) {
-        let bytes = i32::from_le_bytes(bytes.map(|byte| byte as u8));
-        sum = _mm512_dpbusd_epi32(sum, *codes, _mm512_set1_epi32(bytes));
+unsafe fn add_products<const PAIR: usize, const ROW: usize>(mut sum: __m512i, codes: __m512i, acts: *const ActGroup) -> __m512i {
+    const { assert!(PAIR < GROUP / 2 && std::mem::offset_of!(ActGroup, codes) == 0) };
+    // SAFETY: reads two codes of one group, which the caller vouches for, and touches nothing else.
+    unsafe {
+        asm!(
+            "vpdpwssd {sum}, {codes}, dword ptr [{acts} + {offset}]{{1to16}}",
+            sum = inout(zmm_reg) sum,
+            codes = in(zmm_reg) codes,
+            acts = in(reg) acts,
+            offset = const ROW * size_of::<ActGroup>() + PAIR * 4,
+            options(pure, readonly, nostack, preserves_flags),
+        );
     }
-    _mm512_cvtepi32_ps(sum)
+    sum
+}
+
+/// The integer sums of a group of packed codes of 4 bits.
+///
+/// # Safety
+/// 256 bytes can be read; `acts` is good for `ROWS` groups; the features are on in the caller.
+#[inline(always)]
+unsafe fn nibbles<const SIGNED: bool, const ROWS: usize>(from: *const u8, acts: *const ActGroup) -> [__m512i; ROWS] {
+    // SAFETY: each reads 64 of the 256 bytes; the rest is the caller's.
+    unsafe {
+        let mut sums = [_mm512_setzero_si512(); ROWS];
+        let codes = four_of::<SIGNED>(from);
+        add_pair::<0, ROWS>(&mut sums, codes[0], acts);
+        add_pair::<1, ROWS>(&mut sums, codes[1], acts);
+        add_pair::<8, ROWS>(&mut sums, codes[2], acts);
+        add_pair::<9, ROWS>(&mut sums, codes[3], acts);
+        let codes = four_of::<SIGNED>(from.add(64));
+        add_pair::<2, ROWS>(&mut sums, codes[0], acts);
+        add_pair::<3, ROWS>(&mut sums, codes[1], acts);
+        add_pair::<10, ROWS>(&mut sums, codes[2], acts);
+        add_pair::<11, ROWS>(&mut sums, codes[3], acts);
+        let codes = four_of::<SIGNED>(from.add(128));
+        add_pair::<4, ROWS>(&mut sums, codes[0], acts);
+        add_pair::<5, ROWS>(&mut sums, codes[1], acts);
+        add_pair::<12, ROWS>(&mut sums, codes[2], acts);
+        add_pair::<13, ROWS>(&mut sums, codes[3], acts);
+        let codes = four_of::<SIGNED>(from.add(192));
+        add_pair::<6, ROWS>(&mut sums, codes[0], acts);
+        add_pair::<7, ROWS>(&mut sums, codes[1], acts);
+        add_pair::<14, ROWS>(&mut sums, codes[2], acts);
+        add_pair::<15, ROWS>(&mut sums, codes[3], acts);
+        sums
+    }
+}
+
+/// 64 bytes of packed codes, widened: two pairs from the low halves, two from the high ones.
+///
+/// # Safety
+/// 64 bytes can be read; the features are on in the caller.
+#[inline(always)]
+unsafe fn four_of<const SIGNED: bool>(from: *const u8) -> [__m512i; 4] {
+    // SAFETY: the caller's.
+    unsafe {
+        let all = _mm512_loadu_si512(from.cast());
+        if SIGNED {
+            [
+                _mm512_srai_epi16::<12>(_mm512_slli_epi16::<12>(all)),
+                _mm512_srai_epi16::<12>(_mm512_slli_epi16::<4>(all)),
+                _mm512_srai_epi16::<12>(_mm512_slli_epi16::<8>(all)),
+                _mm512_srai_epi16::<12>(all),
+            ]
+        } else {
+            let low = _mm512_set1_epi16(15);
+            [
+                _mm512_and_si512(all, low),
+                _mm512_and_si512(_mm512_srli_epi16::<8>(all), low),
+                _mm512_and_si512(_mm512_srli_epi16::<4>(all), low),
+                _mm512_srli_epi16::<12>(all),
+            ]
+        }
+    }
+}
+
+/// Adds the products of four quads of signed bytes: inputs 0..16, or 16..32 for `HALF` 1.
+///
+/// # Safety
+/// 256 bytes can be read; `acts` is good for `ROWS` groups; the features are on in the caller.
+#[inline(always)]
+unsafe fn octets<const HALF: usize, const ROWS: usize>(sums: &mut [__m512i; ROWS], from: *const u8, acts: *const ActGroup) {
+    // SAFETY: each reads 64 of the 256 bytes; the rest is the caller's.
+    unsafe {
+        let codes = [two_of(from), two_of(from.add(64)), two_of(from.add(128)), two_of(from.add(192))];
+        if HALF == 0 {
+            add_pair::<0, ROWS>(sums, codes[0][0], acts);
+            add_pair::<1, ROWS>(sums, codes[0][1], acts);
+            add_pair::<2, ROWS>(sums, codes[1][0], acts);
+            add_pair::<3, ROWS>(sums, codes[1][1], acts);
+            add_pair::<4, ROWS>(sums, codes[2][0], acts);
+            add_pair::<5, ROWS>(sums, codes[2][1], acts);
+            add_pair::<6, ROWS>(sums, codes[3][0], acts);
+            add_pair::<7, ROWS>(sums, codes[3][1], acts);
+        } else {
+            add_pair::<8, ROWS>(sums, codes[0][0], acts);
+            add_pair::<9, ROWS>(sums, codes[0][1], acts);
+            add_pair::<10, ROWS>(sums, codes[1][0], acts);
+            add_pair::<11, ROWS>(sums, codes[1][1], acts);
+            add_pair::<12, ROWS>(sums, codes[2][0], acts);
+            add_pair::<13, ROWS>(sums, codes[2][1], acts);
+            add_pair::<14, ROWS>(sums, codes[3][0], acts);
+            add_pair::<15, ROWS>(sums, codes[3][1], acts);
+        }
+    }
+}
+
+/// 64 signed bytes, widened: two pairs.
+///
+/// # Safety
+/// 64 bytes can be read; the features are on in the caller.
+#[inline(always)]
+unsafe fn two_of(from: *const u8) -> [__m512i; 2] {
+    // SAFETY: the caller's.
+    unsafe {
+        let all = _mm512_loadu_si512(from.cast());
+        [_mm512_srai_epi16::<8>(_mm512_slli_epi16::<8>(all)), _mm512_srai_epi16::<8>(all)]
+    }
+}
+
+/// Asks for the memory of a unit some units ahead. A tile of several rows spends so much time on each unit that the
+/// hardware does not run ahead far enough by itself.
+#[inline(always)]
+fn prefetch(at: *const u8, bytes: usize) {
+    for line in 0..bytes.div_ceil(64) {
+        // SAFETY: a prefetch reads nothing that the program sees; any address will do.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(AHEAD + line * 64).cast()) };
+    }
+}
+
+/// `product * (scale * activation scale) + sum`.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn scaled(product: __m512i, scale: __m512, act: &ActGroup, sum: __m512) -> __m512 {
+    let scale = _mm512_mul_ps(scale, _mm512_set1_ps(act.scale));
+    _mm512_fmadd_ps(_mm512_cvtepi32_ps(product), scale, sum)
 }
 
 /// # Safety
@@ -124,31 +275,40 @@ unsafe fn store<const ROWS: usize>(job: &Job<'_>, panel: usize, columns: usize, 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,avx2,fma,f16c")]
 unsafe fn tile<const LAYOUT: u8, const ROWS: usize>(job: &Job<'_>, inputs: &[ActGroup], first: usize) {
     let groups = job.groups();
-    let rows: [*const ActGroup; ROWS] = std::array::from_fn(|row| inputs[(first + row) * groups..][..groups].as_ptr());
+    let (code_bytes, unit_bytes) = match LAYOUT {
+        Q4_0 => (256, Layout::Q4_0.unit_bytes()),
+        Q4_1 => (256, Layout::Q4_1.unit_bytes()),
+        _ => (512, Layout::Q8_0.unit_bytes()),
+    };
+    assert!(inputs.len() == job.groups() * ROWS);
     for (index, panel, columns) in job.each_panel() {
         let mut at = panel.as_ptr();
         let mut sums = [_mm512_setzero_ps(); ROWS];
         for group in 0..groups {
             // SAFETY: a panel holds `groups` units of the layout, each row `groups` groups.
             unsafe {
-                let codes = if LAYOUT == Q8_0 { octets(at) } else { nibbles(at) };
-                let code_bytes = if LAYOUT == Q8_0 { 512 } else { 256 };
+                let acts = inputs.as_ptr().add(group * ROWS);
+                prefetch(at, unit_bytes);
+                let products = match LAYOUT {
+                    Q4_0 => nibbles::<true, ROWS>(at, acts),
+                    Q4_1 => nibbles::<false, ROWS>(at, acts),
+                    _ => {
+                        let mut sums = [_mm512_setzero_si512(); ROWS];
+                        octets::<0, ROWS>(&mut sums, at, acts);
+                        octets::<1, ROWS>(&mut sums, at.add(256), acts);
+                        sums
+                    }
+                };
                 let scale = halves(at.add(code_bytes));
                 let min = if LAYOUT == Q4_1 { halves(at.add(288)) } else { _mm512_setzero_ps() };
                 for row in 0..ROWS {
-                    let act = &*rows[row].add(group);
-                    let start = match LAYOUT {
-                        Q4_0 => act.minus_8,
-                        Q8_0 => act.minus_128,
-                        _ => 0,
-                    };
-                    let scale = _mm512_mul_ps(scale, _mm512_set1_ps(act.scale));
-                    sums[row] = _mm512_fmadd_ps(dot(&codes, act, 0, start), scale, sums[row]);
+                    let act = &*acts.add(row);
+                    sums[row] = scaled(products[row], scale, act, sums[row]);
                     if LAYOUT == Q4_1 {
                         sums[row] = _mm512_fmadd_ps(min, _mm512_set1_ps(act.scaled_sum), sums[row]);
                     }
                 }
-                at = at.add(code_bytes + if LAYOUT == Q4_1 { 64 } else { 32 });
+                at = at.add(unit_bytes);
             }
         }
         // SAFETY: these are the job's columns.
@@ -158,8 +318,7 @@ unsafe fn tile<const LAYOUT: u8, const ROWS: usize>(job: &Job<'_>, inputs: &[Act
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,avx2,fma,f16c")]
 unsafe fn tile_q4_k<const ROWS: usize>(job: &Job<'_>, inputs: &[ActGroup], first: usize) {
-    let groups = job.groups();
-    let rows: [*const ActGroup; ROWS] = std::array::from_fn(|row| inputs[(first + row) * groups..][..groups].as_ptr());
+    assert!(inputs.len() == job.groups() * ROWS);
     for (index, panel, columns) in job.each_panel() {
         let mut sums = [_mm512_setzero_ps(); ROWS];
         for (unit_index, unit) in panel.chunks_exact(Layout::Q4_K.unit_bytes()).enumerate() {
@@ -169,13 +328,14 @@ unsafe fn tile_q4_k<const ROWS: usize>(job: &Job<'_>, inputs: &[ActGroup], first
                 let dmin = halves(unit.as_ptr().add(32));
                 for inner in 0..8 {
                     let at = unit.as_ptr().add(64 + inner * 288);
-                    let codes = nibbles(at);
+                    let acts = inputs.as_ptr().add((unit_index * 8 + inner) * ROWS);
+                    prefetch(at, 288);
+                    let products = nibbles::<false, ROWS>(at, acts);
                     let scale = _mm512_mul_ps(d, bytes_u8(at.add(256)));
                     let min = _mm512_mul_ps(dmin, bytes_u8(at.add(272)));
                     for row in 0..ROWS {
-                        let act = &*rows[row].add(unit_index * 8 + inner);
-                        let scale = _mm512_mul_ps(scale, _mm512_set1_ps(act.scale));
-                        sums[row] = _mm512_fmadd_ps(dot(&codes, act, 0, 0), scale, sums[row]);
+                        let act = &*acts.add(row);
+                        sums[row] = scaled(products[row], scale, act, sums[row]);
                         sums[row] = _mm512_fnmadd_ps(min, _mm512_set1_ps(act.scaled_sum), sums[row]);
                     }
                 }
@@ -188,8 +348,7 @@ unsafe fn tile_q4_k<const ROWS: usize>(job: &Job<'_>, inputs: &[ActGroup], first
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,avx2,fma,f16c")]
 unsafe fn tile_q6_k<const ROWS: usize>(job: &Job<'_>, inputs: &[ActGroup], first: usize) {
-    let groups = job.groups();
-    let rows: [*const ActGroup; ROWS] = std::array::from_fn(|row| inputs[(first + row) * groups..][..groups].as_ptr());
+    assert!(inputs.len() == job.groups() * ROWS);
     for (index, panel, columns) in job.each_panel() {
         let mut sums = [_mm512_setzero_ps(); ROWS];
         for (unit_index, unit) in panel.chunks_exact(Layout::Q6_K.unit_bytes()).enumerate() {
@@ -198,16 +357,17 @@ unsafe fn tile_q6_k<const ROWS: usize>(job: &Job<'_>, inputs: &[ActGroup], first
                 let d = halves(unit.as_ptr());
                 for inner in 0..16 {
                     let at = unit.as_ptr().add(32 + inner * 272);
-                    let mut codes = [_mm512_setzero_si512(); 4];
-                    for (quad, codes) in codes.iter_mut().enumerate() {
-                        *codes = _mm512_loadu_si512(at.add(quad * 64).cast());
+                    let acts = inputs.as_ptr().add((unit_index * 8 + inner / 2) * ROWS);
+                    prefetch(at, 272);
+                    let mut products = [_mm512_setzero_si512(); ROWS];
+                    if inner % 2 == 0 {
+                        octets::<0, ROWS>(&mut products, at, acts);
+                    } else {
+                        octets::<1, ROWS>(&mut products, at, acts);
                     }
                     let scale = _mm512_mul_ps(d, bytes_i8(at.add(256)));
                     for row in 0..ROWS {
-                        let act = &*rows[row].add(unit_index * 8 + inner / 2);
-                        let scale = _mm512_mul_ps(scale, _mm512_set1_ps(act.scale));
-                        let product = dot(&codes, act, inner % 2 * 4, act.minus_32[inner % 2]);
-                        sums[row] = _mm512_fmadd_ps(product, scale, sums[row]);
+                        sums[row] = scaled(products[row], scale, &*acts.add(row), sums[row]);
                     }
                 }
             }

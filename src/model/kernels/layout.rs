@@ -2,14 +2,15 @@
 //!
 //! A matrix is cut into *panels* of 16 output rows (the last one padded with zeros). Inside a panel the input
 //! dimension goes in groups of 32; a group's codes come in *quads*: 64 bytes that hold, for each of the 16
-//! rows, 4 neighbours along the input. One 512-bit multiply-add then serves 16 rows times 4 inputs.
+//! rows, 4 neighbours along the input, in the order 0, 2, 1, 3: the low bytes of its two 16-bit words are then the
+//! neighbours 0 and 1, the high ones 2 and 3. One 512-bit multiply-add serves 16 rows times 2 such inputs.
 //! After the codes come the group's scales (and mins) of the 16 rows. Codes, scales and mins are those of
-//! the file, so nothing is lost.
+//! the file, so nothing is lost; codes that stand for signed numbers are stored as such (two's complement).
 //!
 //! ```text
 //! Q4_0   [4 quads, 2 codes a byte: 256][scale 16 x f16]
 //! Q4_1   [4 quads, 2 codes a byte: 256][scale 16 x f16][min 16 x f16]
-//! Q8_0   [8 quads, code + 128: 512][scale 16 x f16]
+//! Q8_0   [8 quads, one code a byte: 512][scale 16 x f16]
 //! Q4_K   per 256: [d 16 x f16][dmin 16 x f16], then 8 x [256 bytes of codes][scale 16 x u8][min 16 x u8]
 //! Q6_K   per 256: [d 16 x f16], then 16 x [4 quads, one code a byte: 256][scale 16 x i8]
 //! F32    per input: 16 x f32      F16, BF16: 16 x two bytes
@@ -22,6 +23,9 @@ use super::super::gguf::GgmlType;
 pub const PANEL: usize = 16;
 /// Inputs that share one activation scale.
 pub const GROUP: usize = 32;
+
+/// Where the neighbours of a quad lie in its four bytes.
+pub(super) const QUAD_ORDER: [usize; 4] = [0, 2, 1, 3];
 
 /// A storage form that the kernels can multiply with. Named after the type of the file whose numbers it carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -69,7 +73,7 @@ impl Layout {
         }
     }
 
-    /// Whether activations are multiplied as floats (and not as 8-bit integers).
+    /// Whether activations are multiplied as floats (and not as 16-bit integers).
     pub fn is_float(self) -> bool {
         matches!(self, Layout::F32 | Layout::F16 | Layout::BF16)
     }

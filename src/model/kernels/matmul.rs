@@ -10,7 +10,7 @@ use super::panels::{Inputs, Job};
 /// Panels that stay in the first caches while the rows pass over them.
 const BLOCK_BYTES: usize = 96 * 1024;
 
-/// Rows of inputs in the forms that weights want: 8-bit groups for quantized ones, floats for float ones.
+/// Rows of inputs in the forms that weights want: 16-bit groups for quantized ones, floats for float ones.
 #[derive(Default)]
 pub struct Activations {
     k: usize,

@@ -6,7 +6,7 @@
 
 use super::activation::ActGroup;
 use super::layout::{GROUP, Layout, PANEL};
-use super::repack::{code_offset, unpack_group};
+use super::repack::{Group, unpack_group};
 use super::simd::{Plain, Simd};
 use super::vector::Lanes;
 
@@ -98,7 +98,6 @@ pub(super) unsafe fn run_portable(job: &Job<'_>) {
 }
 
 unsafe fn tile_portable(job: &Job<'_>, inputs: &[ActGroup], first: usize, rows: usize) {
-    let offset = code_offset(job.layout);
     let inputs = &inputs[first * job.groups()..][..rows * job.groups()];
     for (index, panel, columns) in job.each_panel() {
         let mut sums = [[0f32; PANEL]; 8];
@@ -106,7 +105,7 @@ unsafe fn tile_portable(job: &Job<'_>, inputs: &[ActGroup], first: usize, rows: 
             let weights = unpack_group(job.layout, panel, group);
             for (row, sums) in sums[..rows].iter_mut().enumerate() {
                 let act = &inputs[row * job.groups() + group];
-                add_group(job.layout, &weights, offset, act, sums);
+                add_group(job.layout, &weights, act, sums);
             }
         }
         for (row, sums) in sums[..rows].iter().enumerate() {
@@ -117,11 +116,11 @@ unsafe fn tile_portable(job: &Job<'_>, inputs: &[ActGroup], first: usize, rows: 
 }
 
 /// One group of 32: the integer products, scaled and added. Q6_K has two scales in it, so it adds twice.
-fn add_group(layout: Layout, weights: &super::repack::Group, offset: i32, act: &ActGroup, sums: &mut Lanes) {
+fn add_group(layout: Layout, weights: &Group, act: &ActGroup, sums: &mut Lanes) {
     let mut dots = [[0i32; PANEL]; 2];
     for (input, code) in act.codes.iter().enumerate() {
         for lane in 0..PANEL {
-            dots[input / 16][lane] += (i32::from(weights.codes[input][lane]) - offset) * i32::from(*code);
+            dots[input / 16][lane] += i32::from(weights.codes[input][lane]) * i32::from(*code);
         }
     }
     for lane in 0..PANEL {

@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use super::layout::{GROUP, Layout, PANEL};
+use super::layout::{GROUP, Layout, PANEL, QUAD_ORDER};
 
 /// Writes 16 rows (fewer in a last panel) as one panel.
 ///
@@ -14,8 +14,8 @@ pub(super) fn repack_panel(layout: Layout, rows: &[u8], count: usize, panel: &mu
         let block_bytes = layout.ggml_type().block_bytes();
         for (block, unit) in row.chunks_exact(block_bytes).zip(panel.chunks_exact_mut(layout.unit_bytes())) {
             match layout {
-                Layout::Q4_0 => put_q4(block, 2, lane, unit),
-                Layout::Q4_1 => put_q4(block, 4, lane, unit),
+                Layout::Q4_0 => put_q4(block, 2, 0x88, lane, unit),
+                Layout::Q4_1 => put_q4(block, 4, 0, lane, unit),
                 Layout::Q8_0 => put_q8(block, lane, unit),
                 Layout::Q4_K => put_q4_k(block, lane, unit),
                 Layout::Q6_K => put_q6_k(block, lane, unit),
@@ -27,20 +27,25 @@ pub(super) fn repack_panel(layout: Layout, rows: &[u8], count: usize, panel: &mu
 }
 
 /// Q4_0 and Q4_1: `head` bytes of scale (and min), then 16 bytes of which the low halves are inputs 0..16.
-fn put_q4(block: &[u8], head: usize, lane: usize, unit: &mut [u8]) {
-    for (quad, codes) in block[head..].chunks_exact(4).enumerate() {
-        unit[quad * 64 + lane * 4..][..4].copy_from_slice(codes);
+/// Flipping a code's top bit makes one that was raised by 8 a signed one.
+fn put_q4(block: &[u8], head: usize, flip: u8, lane: usize, unit: &mut [u8]) {
+    for (index, codes) in block[head..].iter().enumerate() {
+        unit[code_at(index, lane)] = codes ^ flip;
     }
     for (index, number) in block[..head].chunks_exact(2).enumerate() {
         unit[256 + index * 32 + lane * 2..][..2].copy_from_slice(number);
     }
 }
 
+/// Where one lane's byte number `index` lies in its group.
+#[inline(always)]
+fn code_at(index: usize, lane: usize) -> usize {
+    index / 4 * 64 + lane * 4 + QUAD_ORDER[index % 4]
+}
+
 fn put_q8(block: &[u8], lane: usize, unit: &mut [u8]) {
-    for (quad, codes) in block[2..].chunks_exact(4).enumerate() {
-        for (to, from) in unit[quad * 64 + lane * 4..][..4].iter_mut().zip(codes) {
-            *to = from ^ 0x80;
-        }
+    for (index, code) in block[2..].iter().enumerate() {
+        unit[code_at(index, lane)] = *code;
     }
     unit[512 + lane * 2..][..2].copy_from_slice(&block[..2]);
 }
@@ -53,7 +58,7 @@ fn put_q4_k(block: &[u8], lane: usize, unit: &mut [u8]) {
         let source = &block[16 + group / 2 * 32..][..32];
         let code = |index: usize| (source[index] >> (4 * (group % 2))) & 15;
         for index in 0..16 {
-            out[index / 4 * 64 + lane * 4 + index % 4] = code(index) | (code(index + 16) << 4);
+            out[code_at(index, lane)] = code(index) | (code(index + 16) << 4);
         }
         let (scale, min) = scale_and_min(&block[4..16], group);
         out[256 + lane] = scale;
@@ -82,7 +87,7 @@ fn put_q6_k(block: &[u8], lane: usize, unit: &mut [u8]) {
             let (half, quarter, at) = (input / 128, input % 128 / 32, input % 32);
             let four = low[half * 64 + (quarter % 2) * 32 + at] >> (4 * (quarter / 2)) & 15;
             let two = high[half * 32 + at] >> (2 * quarter) & 3;
-            out[index / 4 * 64 + lane * 4 + index % 4] = four | (two << 4);
+            out[code_at(index, lane)] = (four | (two << 4)).wrapping_sub(32);
         }
         out[256 + lane] = scales[group];
     }
@@ -90,22 +95,12 @@ fn put_q6_k(block: &[u8], lane: usize, unit: &mut [u8]) {
 
 /// One group of 32 inputs of one panel, unpacked: what the portable kernel multiplies and what a lookup reads.
 pub(super) struct Group {
-    /// `codes[input][lane]`, unsigned.
-    pub codes: [[u8; PANEL]; GROUP],
+    /// `codes[input][lane]`.
+    pub codes: [[i8; PANEL]; GROUP],
     /// Scale of inputs 0..16 and of 16..32.
     pub scales: [[f32; PANEL]; 2],
     /// To be added to each weight after scaling; zero where the type has none.
     pub mins: [f32; PANEL],
-}
-
-/// What every code of the layout has been raised by.
-pub(super) fn code_offset(layout: Layout) -> i32 {
-    match layout {
-        Layout::Q4_0 => 8,
-        Layout::Q8_0 => 128,
-        Layout::Q6_K => 32,
-        _ => 0,
-    }
 }
 
 /// Two bytes as the f32 of the same value.
@@ -126,7 +121,7 @@ pub(super) fn unpack_group(layout: Layout, panel: &[u8], group: usize) -> Group 
     match layout {
         Layout::Q4_0 => {
             let scale = halves(&unit[256..]);
-            Group { codes: nibbles(unit), scales: [scale, scale], mins: [0.0; PANEL] }
+            Group { codes: signed_nibbles(unit), scales: [scale, scale], mins: [0.0; PANEL] }
         }
         Layout::Q4_1 => {
             let scale = halves(&unit[256..]);
@@ -153,18 +148,22 @@ pub(super) fn unpack_group(layout: Layout, panel: &[u8], group: usize) -> Group 
     }
 }
 
-fn nibbles(bytes: &[u8]) -> [[u8; PANEL]; GROUP] {
+fn nibbles(bytes: &[u8]) -> [[i8; PANEL]; GROUP] {
     std::array::from_fn(|input| {
-        let (quad, shift) = (input % 16 / 4, input / 16 * 4);
-        std::array::from_fn(|lane| (bytes[quad * 64 + lane * 4 + input % 4] >> shift) & 15)
+        let shift = input / 16 * 4;
+        std::array::from_fn(|lane| ((bytes[code_at(input % 16, lane)] >> shift) & 15) as i8)
     })
 }
 
+fn signed_nibbles(bytes: &[u8]) -> [[i8; PANEL]; GROUP] {
+    nibbles(bytes).map(|lanes| lanes.map(|code| (code ^ 8) - 8))
+}
+
 /// Inputs 0..16 from the first 256 bytes, 16..32 from the second.
-fn octets(first: &[u8], second: &[u8]) -> [[u8; PANEL]; GROUP] {
+fn octets(first: &[u8], second: &[u8]) -> [[i8; PANEL]; GROUP] {
     std::array::from_fn(|input| {
-        let (part, at) = if input < 16 { (first, input) } else { (second, input - 16) };
-        std::array::from_fn(|lane| part[at / 4 * 64 + lane * 4 + at % 4])
+        let part = if input < 16 { first } else { second };
+        std::array::from_fn(|lane| part[code_at(input % 16, lane)] as i8)
     })
 }
 
@@ -185,7 +184,7 @@ pub(super) fn unpack_row(layout: Layout, panel: &[u8], lane: usize, out: &mut [f
         match layout {
             Layout::Q4_0 => {
                 let scale = half_at(&unit[256..], lane);
-                lane_nibbles(unit, lane, values, |code| (i32::from(code) - 8) as f32 * scale);
+                lane_nibbles(unit, lane, values, |code| (i32::from(code ^ 8) - 8) as f32 * scale);
             }
             Layout::Q4_1 => {
                 let (scale, min) = (half_at(&unit[256..], lane), half_at(&unit[288..], lane));
@@ -193,7 +192,7 @@ pub(super) fn unpack_row(layout: Layout, panel: &[u8], lane: usize, out: &mut [f
             }
             Layout::Q8_0 => {
                 let scale = half_at(&unit[512..], lane);
-                lane_octets(unit, lane, values, |code| (i32::from(code) - 128) as f32 * scale);
+                lane_octets(unit, lane, values, |code| f32::from(code as i8) * scale);
             }
             Layout::Q4_K => {
                 for (part, values) in unit[64..].chunks_exact(288).zip(values.chunks_exact_mut(GROUP)) {
@@ -205,7 +204,7 @@ pub(super) fn unpack_row(layout: Layout, panel: &[u8], lane: usize, out: &mut [f
             Layout::Q6_K => {
                 for (part, values) in unit[32..].chunks_exact(272).zip(values.chunks_exact_mut(16)) {
                     let scale = half_at(unit, lane) * f32::from(part[256 + lane] as i8);
-                    lane_octets(part, lane, values, |code| (i32::from(code) - 32) as f32 * scale);
+                    lane_octets(part, lane, values, |code| f32::from(code as i8) * scale);
                 }
             }
             Layout::F32 | Layout::F16 | Layout::BF16 => values[0] = float_at(layout, unit, lane),
@@ -218,7 +217,7 @@ pub(super) fn unpack_row(layout: Layout, panel: &[u8], lane: usize, out: &mut [f
 fn lane_nibbles(unit: &[u8], lane: usize, values: &mut [f32], value: impl Fn(u8) -> f32) {
     let (low, high) = values.split_at_mut(16);
     for index in 0..16 {
-        let both = unit[index / 4 * 64 + lane * 4 + index % 4];
+        let both = unit[code_at(index, lane)];
         low[index] = value(both & 15);
         high[index] = value(both >> 4);
     }
@@ -228,6 +227,6 @@ fn lane_nibbles(unit: &[u8], lane: usize, values: &mut [f32], value: impl Fn(u8)
 #[inline(always)]
 fn lane_octets(unit: &[u8], lane: usize, values: &mut [f32], value: impl Fn(u8) -> f32) {
     for (index, to) in values.iter_mut().enumerate() {
-        *to = value(unit[index / 4 * 64 + lane * 4 + index % 4]);
+        *to = value(unit[code_at(index, lane)]);
     }
 }

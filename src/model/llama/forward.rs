@@ -6,7 +6,7 @@ use super::super::error::ModelError;
 use super::super::kernels::{Activations, AttentionScratch, Gated, Kernels, KvCache, OutOfMemory, Part, Pool};
 use super::Llama;
 use super::config::LlamaConfig;
-use super::plan::Token;
+use super::plan::{Pages, Token};
 use super::weights::{Layer, Weights};
 
 /// Memory of a step, kept for the next.
@@ -39,7 +39,8 @@ fn resize(buffer: &mut Vec<f32>, len: usize) -> Result<(), OutOfMemory> {
 impl Llama {
     pub(super) fn compute(&mut self, batch: &Batch, all: bool) -> Result<&[f32], ModelError> {
         let Llama { config, weights, kernels, pool, kv, plan, buffers } = self;
-        plan.build(batch, config, kv, all)?;
+        let pages = Pages { blocks: kv.blocks(), block_size: kv.shape().block_size };
+        plan.build(batch, config, pages, all)?;
         if plan.tokens.is_empty() {
             return Ok(&[]);
         }

@@ -5,6 +5,7 @@
 //! number is computed in one order, whatever the batch, its chunks, the threads or the kernels.
 
 mod config;
+mod contents;
 mod forward;
 mod plan;
 mod weights;
@@ -15,8 +16,9 @@ use super::error::ModelError;
 use super::gguf::GgufFile;
 use super::kernels::{AttentionShape, KernelKind, Kernels, KvCache, OutOfMemory, Pool};
 pub use config::LlamaConfig;
+pub(super) use contents::Contents;
 use forward::Buffers;
-use plan::StepPlan;
+pub(super) use plan::{Pages, StepPlan, Token};
 use weights::Weights;
 
 /// How to run a model.
@@ -52,19 +54,17 @@ impl Llama {
     pub fn load(file: &GgufFile, options: ModelOptions) -> Result<Llama, ModelError> {
         let config = LlamaConfig::read(file)?;
         let kernels = Kernels::select(options.kernels)?;
-        if options.block_size == 0 || options.block_size > 1024 || !options.block_size.is_multiple_of(16) {
-            return Err(ModelError::BlockSize(options.block_size));
-        }
+        let pages = Pages::new(options.num_blocks, options.block_size)?;
         let no_thread = |source| OutOfMemory { what: "a compute thread", bytes: 0, source };
         let pool = Pool::new(options.threads.clamp(1, 1024)).map_err(no_thread)?;
         let weights = weights::load(file, &config, &pool)?;
         let shape = AttentionShape {
-            block_size: options.block_size,
+            block_size: pages.block_size,
             kv_heads: config.kv_heads,
             group: config.heads / config.kv_heads,
             head_dim: config.head_dim,
         };
-        let kv = KvCache::new(shape, config.layers, options.num_blocks)?;
+        let kv = KvCache::new(shape, config.layers, pages.blocks)?;
         Ok(Llama { config, weights, kernels, pool, kv, plan: StepPlan::default(), buffers: Buffers::default() })
     }
 

@@ -3,12 +3,36 @@
 use crate::batch::{Batch, Row};
 
 use super::super::error::ModelError;
-use super::super::kernels::{KvCache, Slot};
+use super::super::kernels::Slot;
 use super::config::LlamaConfig;
+
+/// The pages of a KV memory, for a batch to be held against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::model) struct Pages {
+    pub blocks: usize,
+    /// Positions in a block.
+    pub block_size: usize,
+}
+
+impl Pages {
+    /// # Errors
+    /// When the kernels have no layout for such a block.
+    pub fn new(blocks: usize, block_size: usize) -> Result<Pages, ModelError> {
+        if block_size == 0 || block_size > 1024 || !block_size.is_multiple_of(16) {
+            return Err(ModelError::BlockSize(block_size));
+        }
+        Ok(Pages { blocks, block_size })
+    }
+
+    /// Positions in all blocks.
+    pub fn slots(self) -> usize {
+        self.blocks.saturating_mul(self.block_size)
+    }
+}
 
 /// One token of a batch.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Token {
+pub(in crate::model) struct Token {
     pub id: u32,
     /// Its row's number in the batch.
     pub row: usize,
@@ -18,7 +42,7 @@ pub(super) struct Token {
 
 /// The checked batch. Kept from step to step, so that its memory is.
 #[derive(Default)]
-pub(super) struct StepPlan {
+pub(in crate::model) struct StepPlan {
     pub tokens: Vec<Token>,
     /// Indices of the tokens whose logits are wanted.
     pub wanted: Vec<usize>,
@@ -33,16 +57,16 @@ impl StepPlan {
     /// # Errors
     /// When a row is empty or out of its lists, a token or a block does not exist, a position is past the context, a
     /// table is too short, or two tokens would be written to one place.
-    pub fn build(&mut self, batch: &Batch, config: &LlamaConfig, kv: &KvCache, all: bool) -> Result<(), ModelError> {
+    pub fn build(&mut self, batch: &Batch, config: &LlamaConfig, pages: Pages, all: bool) -> Result<(), ModelError> {
         self.tokens.clear();
         self.wanted.clear();
-        self.written.resize(kv.blocks() * kv.shape().block_size, 0);
+        self.written.resize(pages.slots(), 0);
         self.step = self.step.checked_add(1).unwrap_or_else(|| {
             self.written.fill(0);
             1
         });
         for (index, row) in batch.rows.iter().enumerate() {
-            self.add_row(batch, index, row, config, kv)
+            self.add_row(batch, index, row, config, pages)
                 .map_err(|what| ModelError::BadBatch(format!("row {index} ({}) {what}", row.id)))?;
             let (first, end) = (self.tokens.len() - row.len(), self.tokens.len());
             match (all, row.samples) {
@@ -54,8 +78,8 @@ impl StepPlan {
         Ok(())
     }
 
-    fn add_row(&mut self, batch: &Batch, index: usize, row: &Row, config: &LlamaConfig, kv: &KvCache) -> Result<(), String> {
-        let size = kv.shape().block_size;
+    fn add_row(&mut self, batch: &Batch, index: usize, row: &Row, config: &LlamaConfig, pages: Pages) -> Result<(), String> {
+        let size = pages.block_size;
         let ids = batch.tokens.get(row.tokens.clone()).filter(|ids| !ids.is_empty());
         let ids = ids.ok_or_else(|| format!("has the tokens {:?} of {}", row.tokens, batch.tokens.len()))?;
         let table = batch.blocks.get(row.blocks.clone());
@@ -66,8 +90,8 @@ impl StepPlan {
         if table.len() < needed {
             return Err(format!("has {} blocks and needs {needed} for {end} positions", table.len()));
         }
-        if let Some(block) = table[..needed].iter().find(|block| block.0 as usize >= kv.blocks()) {
-            return Err(format!("has block {} of {}", block.0, kv.blocks()));
+        if let Some(block) = table[..needed].iter().find(|block| block.0 as usize >= pages.blocks) {
+            return Err(format!("has block {} of {}", block.0, pages.blocks));
         }
         for (offset, id) in ids.iter().enumerate() {
             if *id as usize >= config.vocab {

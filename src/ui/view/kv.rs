@@ -21,7 +21,9 @@ const LINES: usize = 3;
 
 pub fn wanted_height(snapshot: &Snapshot, width: u16) -> u16 {
     let columns = panel::inner_width(width).max(1);
-    let rows = snapshot.kv.owners.len().div_ceil(columns).clamp(1, MAP_ROWS);
+    let blocks = snapshot.kv.owners.len();
+    let cells = blocks.div_ceil(blocks_per_cell(blocks, columns * MAP_ROWS));
+    let rows = cells.div_ceil(columns).clamp(1, MAP_ROWS);
     (2 + rows + LINES) as u16
 }
 

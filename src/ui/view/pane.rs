@@ -8,7 +8,7 @@ use ratatui::widgets::{Block, BorderType, Widget};
 
 use crate::engine::api::{RunState, Status, Waiting};
 use crate::text::Role;
-use crate::ui::format::{count, rate, time};
+use crate::ui::format::{count, percent, rate, time};
 use crate::ui::people::People;
 use crate::ui::state::{Pane, State, is_live};
 use crate::ui::text::{clip, first_fit, width};
@@ -83,7 +83,7 @@ fn headline(state: &State, pane: &Pane) -> String {
         Some(view) => match view.status {
             Status::Waiting => "◌ waiting".into(),
             Status::Preempted => "× preempted".into(),
-            Status::Prefill { computed, total } => format!("◐ prefill {}%", computed * 100 / total.max(1)),
+            Status::Prefill { computed, total } => format!("◐ prefill {}", percent(computed as u64, total as u64)),
             Status::Decode => match view.tokens_per_s {
                 Some(speed) => format!("● {} tok/s", rate(speed)),
                 None => "● decode".into(),
@@ -111,12 +111,8 @@ fn transcript(buf: &mut Buffer, area: Rect, state: &State, pane: &Pane, person: 
         return;
     }
     let newest_answers = pane.live && pane.transcript.following();
-    let mut row = area.y;
     let mut last = (area.x + 2, area.y);
-    for line in pane.transcript.visible() {
-        if row >= area.bottom() {
-            break;
-        }
+    for (row, line) in (area.y..area.bottom()).zip(pane.transcript.visible()) {
         let (mark, text, style) = match line {
             TurnLine::Text { role: Role::User, text, first } => {
                 (if first { "❯ " } else { "  " }, text, person.add_modifier(Modifier::BOLD))
@@ -127,8 +123,10 @@ fn transcript(buf: &mut Buffer, area: Rect, state: &State, pane: &Pane, person: 
         };
         let room = usize::from(area.width);
         let (x, _) = buf.set_stringn(area.x, row, mark, room, style);
-        last = (buf.set_stringn(x, row, text, room.saturating_sub(2), style).0, row);
-        row += 1;
+        let end = buf.set_stringn(x, row, text, room.saturating_sub(2), style).0;
+        if line != TurnLine::Blank {
+            last = (end, row);
+        }
     }
     if newest_answers && last.0 < area.right() {
         buf.set_string(last.0, last.1, "▌", theme.person(pane.person.hue));

@@ -138,11 +138,18 @@ impl Panel {
     }
 }
 
-/// One under the other. With little height the first panels get all they want and the last ones nothing; with more,
-/// each gets at least what it needs, and then the rest goes where more is wanted, in order.
+/// One under the other. Panels from the end go away until the first three have all the rows that they want, or
+/// there are no more than three; then each gets at least what it needs, and the rest goes where more is wanted.
 fn stack(buf: &mut Buffer, area: Rect, state: &State, people: &People, panels: &[Panel]) {
-    let least: u16 = panels.iter().map(|panel| panel.least()).sum();
-    let scarce = area.height < least + 8;
+    let least = |panels: &[Panel]| panels.iter().map(|panel| panel.least()).sum::<u16>();
+    let first = panels.len().min(3);
+    let wanted: u16 = panels[..first].iter().map(|panel| panel.wanted(state, area.width)).sum();
+    let mut kept = panels.len();
+    while kept > first && wanted + least(&panels[first..kept]) > area.height {
+        kept -= 1;
+    }
+    let panels = &panels[..kept];
+    let scarce = area.height < least(panels) + 4;
     let mut shares: Vec<(Panel, u16)> = Vec::new();
     let mut left = area.height;
     for panel in panels {

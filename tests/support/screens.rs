@@ -1,5 +1,7 @@
 //! Snapshots to draw: one made by hand with everybody in another state, and any number of random ones.
 
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;

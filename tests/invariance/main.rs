@@ -1,0 +1,90 @@
+//! A sequence's logits are the same bits however it is batched, chunked, placed, threaded, interrupted, and whichever
+//! kernels compute it.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use batchroom::model::{GgmlType, GgufFile, KernelKind, Llama, ModelOptions};
+use support::random::Random;
+use support::sequences::{Manner, generate};
+use support::tiny::Tiny;
+
+const STEPS: usize = 5;
+
+fn load(file: &GgufFile, threads: usize, kind: KernelKind, block_size: usize) -> Llama {
+    Llama::load(file, ModelOptions { threads, kernels: Some(kind), block_size, num_blocks: 2048 / block_size }).unwrap()
+}
+
+/// Sixteen prompts of unlike length.
+fn prompts(vocab: usize) -> Vec<Vec<u32>> {
+    let mut random = Random(42);
+    let lengths = [1, 2, 3, 7, 15, 16, 17, 4, 31, 6, 33, 8, 5, 64, 9, 40];
+    lengths.iter().map(|length| (0..*length).map(|_| random.below(vocab) as u32).collect()).collect()
+}
+
+/// Holds every manner of running against each prompt alone on one thread with the plain kernels.
+fn check(name: &str, file: &GgufFile) {
+    let mut reference = load(file, 1, KernelKind::Portable, 16);
+    let prompts = prompts(reference.vocab());
+    let alone: Vec<_> = prompts
+        .iter()
+        .map(|prompt| generate(&mut reference, std::slice::from_ref(prompt), STEPS, &Manner::default()).remove(0))
+        .collect();
+    assert!(alone.iter().flatten().flatten().all(|bits| f32::from_bits(*bits).is_finite()), "{name}: numbers, at least");
+    let manners = [
+        (2, Manner::default()),
+        (5, Manner { chunk: 7, shuffled: true, seed: 3, ..Manner::default() }),
+        (16, Manner::default()),
+        (16, Manner { chunk: 1, shuffled: true, seed: 4, ..Manner::default() }),
+        (16, Manner { chunk: 64, stagger: 1, shuffled: true, seed: 5, ..Manner::default() }),
+        (16, Manner { chunk: 7, stagger: 2, shuffled: true, preempt_at: Some(9), seed: 6 }),
+        (3, Manner { preempt_at: Some(3), shuffled: true, seed: 7, ..Manner::default() }),
+    ];
+    for kind in support::families() {
+        // The plain kernels are slow, and so are more threads than cores: they are held to the two hardest manners.
+        for (threads, block_size, manners) in [(1, 32, &manners[4..6]), (2, 16, &manners[..]), (3, 16, &manners[4..6])] {
+            if kind == KernelKind::Portable && threads != 1 {
+                continue;
+            }
+            let mut model = load(file, threads, kind, block_size);
+            for (count, manner) in manners {
+                // The last ones, so that the long prompts are among them.
+                let first = prompts.len() - count;
+                let found = generate(&mut model, &prompts[first..], STEPS, manner);
+                let what = format!("{name}, {kind}, {threads} threads, {count} sequences, {manner:?}");
+                for (index, (found, expected)) in found.iter().zip(&alone[first..]).enumerate() {
+                    assert!(found == expected, "{what}: sequence {index} differs");
+                }
+            }
+        }
+    }
+}
+
+fn check_tiny(name: &str, types: &[GgmlType], output: Option<GgmlType>) {
+    check(name, &GgufFile::from_vec(name, Tiny::new(types, output).writer().bytes()).unwrap());
+}
+
+#[test]
+fn nano() {
+    check("nano", &support::nano());
+}
+
+#[test]
+fn q4_0_and_q4_1() {
+    check_tiny("Q4_0 and Q4_1", &[GgmlType::Q4_1, GgmlType::Q4_0], None);
+}
+
+#[test]
+fn q4_k_and_q6_k() {
+    check_tiny("Q4_K and Q6_K", &[GgmlType::Q4_K, GgmlType::Q4_K, GgmlType::Q6_K], Some(GgmlType::Q6_K));
+}
+
+#[test]
+fn floats() {
+    check_tiny("floats", &[GgmlType::F32, GgmlType::F16, GgmlType::BF16], None);
+}
+
+#[test]
+fn floats_and_codes_mixed() {
+    check_tiny("mixed", &[GgmlType::Q8_0, GgmlType::F16, GgmlType::Q4_1], Some(GgmlType::Q8_0));
+}

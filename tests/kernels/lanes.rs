@@ -1,0 +1,195 @@
+//! Norms, activations, rotations and attention: families bit by bit, and against f64.
+
+use batchroom::batch::BlockId;
+use batchroom::model::KernelKind;
+use batchroom::model::kernels::{ActGroup, AttentionScratch, AttentionShape, Kernels, KvCache, Slot};
+
+use super::support::families;
+use super::support::random::Random;
+
+fn kernels(kind: KernelKind) -> Kernels {
+    Kernels::select(Some(kind)).unwrap()
+}
+
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+/// A quantized group as plain numbers.
+fn group_bits(groups: &[ActGroup]) -> Vec<([i16; 32], u32, u32)> {
+    let one = |group: &ActGroup| {
+        let scale = if group.scale.is_nan() { 1 } else { group.scale.to_bits() };
+        let sum = if group.scaled_sum.is_nan() { 1 } else { group.scaled_sum.to_bits() };
+        (group.codes, scale, sum)
+    };
+    groups.iter().map(one).collect()
+}
+
+#[test]
+fn exp_is_within_two_units_in_the_last_place() {
+    let xs: Vec<f32> = (-8_699..8_800).map(|step| step as f32 * 0.01).chain([0.0, -0.0, 1e-30, -1e-30]).collect();
+    for kind in families() {
+        let mut out = xs.clone();
+        kernels(kind).exp(&mut out);
+        for (x, found) in xs.iter().zip(&out) {
+            let exact = f64::from(*x).exp();
+            let unit = f64::from(f32::from_bits((exact as f32).to_bits() + 1)) - f64::from(exact as f32);
+            assert!((f64::from(*found) - exact).abs() <= 2.0 * unit, "{kind}: e^{x} = {found}, not {exact}");
+        }
+        let mut ends = [f32::NEG_INFINITY, -100.0, f32::INFINITY, 1e30];
+        kernels(kind).exp(&mut ends);
+        assert_eq!(ends[..2], [0.0, 0.0]);
+        assert!(ends[2].is_finite() && ends[2] == ends[3] && ends[2] > 1e38);
+    }
+}
+
+#[test]
+fn families_agree_on_rows() {
+    for seed in 0..60u64 {
+        let mut random = Random(seed);
+        let size = [0.01, 1.0, 100.0, 1e15][random.below(4)];
+        let len = 32 * (1 + random.below(8));
+        let (x, other) = (random.floats(len, size), random.floats(len, size));
+        let odd = 1 + random.below(len);
+        let results = |kind: KernelKind| {
+            let kernels = kernels(kind);
+            let mut normed = vec![0.0; odd];
+            kernels.rms_norm(&x[..odd], &other[..odd], 1e-5, &mut normed);
+            let mut quantized = vec![ActGroup::ZERO; len / 32];
+            kernels.rms_norm_quantize(&x, &other, 1e-5, &mut quantized);
+            let mut plain = vec![ActGroup::ZERO; len / 32];
+            kernels.quantize(&x, &mut plain);
+            let mut gate = x.clone();
+            kernels.silu_mul_in_place(&mut gate[..odd], &other[..odd]);
+            let mut turned = x.clone();
+            kernels.rotate(&mut turned, &other[..len / 2], &other[len / 2..], 0.125);
+            (bits(&normed), group_bits(&quantized), group_bits(&plain), bits(&gate), bits(&turned))
+        };
+        let expected = results(KernelKind::Portable);
+        for kind in families() {
+            assert_eq!(results(kind), expected, "{kind}, seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn norms_and_gates_are_right() {
+    let mut random = Random(3);
+    let (x, weight) = (random.floats(96, 2.0), random.floats(96, 1.0));
+    let mean = x.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>() / 96.0;
+    for kind in families() {
+        let mut out = vec![0.0; 96];
+        kernels(kind).rms_norm(&x, &weight, 1e-5, &mut out);
+        for ((out, x), weight) in out.iter().zip(&x).zip(&weight) {
+            let exact = f64::from(*x) / (mean + 1e-5).sqrt() * f64::from(*weight);
+            assert!((f64::from(*out) - exact).abs() < 1e-6 * (1.0 + exact.abs()), "{kind}: {out} for {exact}");
+        }
+        let mut gate = x.clone();
+        kernels(kind).silu_mul_in_place(&mut gate, &weight);
+        for ((out, x), up) in gate.iter().zip(&x).zip(&weight) {
+            let exact = f64::from(*x) / (1.0 + (-f64::from(*x)).exp()) * f64::from(*up);
+            assert!((f64::from(*out) - exact).abs() < 1e-6 * (1.0 + exact.abs()), "{kind}: {out} for {exact}");
+        }
+    }
+}
+
+#[test]
+fn groups_with_no_numbers_in_them_do_not_spread() {
+    for kind in families() {
+        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            let mut x = vec![1.0f32; 64];
+            x[5] = bad;
+            let mut out = [ActGroup::ZERO; 2];
+            kernels(kind).quantize(&x, &mut out);
+            assert!(out[0].scale.is_nan() && out[0].codes == [0; 32], "{kind}");
+            assert!(out[1].scale == 1.0 / 32767.0 && out[1].codes == [32767; 32], "{kind}");
+        }
+    }
+}
+
+/// Random keys and values of one sequence in shuffled blocks; unused slots hold rubbish.
+struct Pages {
+    cache: KvCache,
+    table: Vec<BlockId>,
+    keys: Vec<Vec<f32>>,
+    values: Vec<Vec<f32>>,
+}
+
+fn pages(shape: AttentionShape, count: usize, random: &mut Random) -> Pages {
+    let blocks = count.div_ceil(shape.block_size) + 2;
+    let mut cache = KvCache::new(shape, 1, blocks).unwrap();
+    let mut table: Vec<BlockId> = (0..blocks as u32).map(BlockId).collect();
+    random.shuffle(&mut table);
+    let width = shape.kv_heads * shape.head_dim;
+    let (mut keys, mut values) = (Vec::new(), Vec::new());
+    let writer = cache.writer(0);
+    for position in 0..blocks * shape.block_size {
+        let rubbish = position >= count;
+        let mut row = || if rubbish { vec![f32::NAN; width] } else { random.floats(width, 1.0) };
+        let (key, value) = (row(), row());
+        let slot = Slot { block: table[position / shape.block_size], slot: position % shape.block_size };
+        // SAFETY: one thread.
+        unsafe { writer.write(slot, &key, &value) };
+        keys.push(key);
+        values.push(value);
+    }
+    Pages { cache, table, keys, values }
+}
+
+fn attend(kind: KernelKind, pages: &Pages, head: usize, count: usize, queries: &[f32]) -> Vec<f32> {
+    let shape = pages.cache.shape();
+    let mut scratch = AttentionScratch::default();
+    scratch.reserve(shape, count);
+    let mut out = vec![0.0; queries.len()];
+    kernels(kind).attend(shape, &pages.cache.layer(0), &pages.table, head, count, queries, &mut scratch, &mut out);
+    out
+}
+
+#[test]
+fn attention_agrees_bit_by_bit_and_is_right() {
+    for seed in 0..40u64 {
+        let mut random = Random(seed);
+        let shape = AttentionShape {
+            block_size: [16, 32, 48][random.below(3)],
+            kv_heads: 1 + random.below(3),
+            group: 1 + random.below(9),
+            head_dim: [16, 24, 32, 64, 80, 128][random.below(6)],
+        };
+        let count = 1 + random.below(100);
+        let pages = pages(shape, count, &mut random);
+        let head = random.below(shape.kv_heads);
+        let queries = random.floats(shape.group * shape.head_dim, 1.0);
+        let expected = attend(KernelKind::Portable, &pages, head, count, &queries);
+        for kind in families() {
+            assert_eq!(
+                bits(&attend(kind, &pages, head, count, &queries)),
+                bits(&expected),
+                "{kind}, seed {seed}, {shape:?}, {count}"
+            );
+        }
+        let at = head * shape.head_dim..(head + 1) * shape.head_dim;
+        for (query, out) in queries.chunks_exact(shape.head_dim).zip(expected.chunks_exact(shape.head_dim)) {
+            let dot = |key: &[f32]| key.iter().zip(query).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
+            let weights: Vec<f64> = pages.keys[..count].iter().map(|key| dot(&key[at.clone()]).exp()).collect();
+            let total: f64 = weights.iter().sum();
+            for (dim, found) in out.iter().enumerate() {
+                let values = pages.values[..count].iter().map(|value| f64::from(value[at.start + dim]));
+                let exact = values.zip(&weights).map(|(value, weight)| value * weight / total).sum::<f64>();
+                assert!((f64::from(*found) - exact).abs() < 2e-6, "seed {seed}: {found} for {exact}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_copied_block_is_the_same_block() {
+    let shape = AttentionShape { block_size: 16, kv_heads: 2, group: 2, head_dim: 32 };
+    let mut random = Random(1);
+    let mut pages = pages(shape, 16, &mut random);
+    let queries = random.floats(64, 1.0);
+    let before = attend(KernelKind::Portable, &pages, 1, 16, &queries);
+    let (from, to) = (pages.table[0], pages.table[2]);
+    pages.cache.copy_block(from, to);
+    pages.table[0] = to;
+    assert_eq!(bits(&attend(KernelKind::Portable, &pages, 1, 16, &queries)), bits(&before));
+}

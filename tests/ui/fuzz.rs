@@ -1,0 +1,113 @@
+//! Random keys, pastes, events and sizes: no panic, and a screen that still answers.
+
+use std::sync::Arc;
+
+use batchroom::batch::UserId;
+use batchroom::engine::api::{Event, FinishReason, Finished, Rejected};
+use batchroom::hub::Progress;
+use batchroom::ui::update::{Effect, Msg};
+use batchroom::ui::view::screen;
+use crossterm::event::{KeyCode, KeyModifiers};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use crate::sample::{Dice, fresh, rich};
+use crate::{act, state, with};
+
+const ACTS: usize = 6_000;
+const TEXTS: [&str; 8] =
+    ["a", " ", "測", "e\u{301}", "👩‍👩‍👧", "\u{1b}]0;x\u{7}", "\n\n", "một đoạn văn dài hơn một dòng, và còn nữa "];
+
+fn any_key(dice: &mut ChaCha8Rng) -> Msg {
+    let codes = [
+        KeyCode::Enter,
+        KeyCode::Tab,
+        KeyCode::BackTab,
+        KeyCode::Esc,
+        KeyCode::Backspace,
+        KeyCode::Delete,
+        KeyCode::Up,
+        KeyCode::Down,
+        KeyCode::Left,
+        KeyCode::Right,
+        KeyCode::Home,
+        KeyCode::End,
+        KeyCode::PageUp,
+        KeyCode::PageDown,
+    ];
+    // Often enough that two come in a row.
+    if dice.next_u32().is_multiple_of(6) {
+        return with(KeyModifiers::CONTROL, KeyCode::Char('c'));
+    }
+    let modifiers = [KeyModifiers::NONE, KeyModifiers::CONTROL, KeyModifiers::ALT, KeyModifiers::SHIFT];
+    let modifiers = modifiers[dice.next_u32() as usize % 4];
+    let code = match dice.next_u32() % 4 {
+        0 => KeyCode::F(1 + (dice.next_u32() % 12) as u8),
+        1 => KeyCode::Char((b'a' + (dice.next_u32() % 26) as u8) as char),
+        2 => KeyCode::Char(['0', '9', '/', 'y', 'ế'][dice.next_u32() as usize % 5]),
+        _ => codes[dice.next_u32() as usize % codes.len()],
+    };
+    with(modifiers, code)
+}
+
+fn any_event(dice: &mut ChaCha8Rng) -> Event {
+    match dice.next_u32() % 8 {
+        0 => Event::Finished(Finished {
+            reason: [FinishReason::Stop, FinishReason::ContextFull, FinishReason::Failed][dice.next_u32() as usize % 3],
+            text: "end".into(),
+            message: None,
+            prompt_tokens: 1,
+            generated_tokens: 1,
+            ttft: None,
+            tokens_per_s: None,
+            preemptions: 0,
+        }),
+        1 => Event::Rejected(Rejected::EmptyPrompt),
+        2 => Event::Preempted { step: 3, by: Some(UserId(dice.next_u32() % 6)) },
+        3 => Event::Admitted { step: 3 },
+        _ => Event::Token { step: 1, token: 1, text: TEXTS[dice.next_u32() as usize % TEXTS.len()].into() },
+    }
+}
+
+#[test]
+fn anything_may_happen() {
+    let seed = std::env::var("BATCHROOM_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(11);
+    println!("BATCHROOM_SEED={seed}");
+    let mut dice = ChaCha8Rng::seed_from_u64(seed);
+    let mut state = state(fresh());
+    let mut quits = 0;
+    for _ in 0..ACTS {
+        let msg = match dice.next_u32() % 10 {
+            0..=4 => any_key(&mut dice),
+            5 => Msg::Paste(TEXTS[dice.next_u32() as usize % TEXTS.len()].repeat(1 + dice.next_u32() as usize % 40)),
+            6 => Msg::Snapshot(Arc::new(if dice.next_u32().is_multiple_of(2) { rich() } else { random_snapshot(&mut dice) })),
+            7 => match dice.next_u32() % 4 {
+                0 => Msg::Fetch(Progress { source: "x".into(), done: dice.next_u64(), total: Some(dice.next_u64() % 1000) }),
+                1 => Msg::Fetched(Ok(())),
+                2 => Msg::Fetched(Err("a\nb\nc".into())),
+                _ => Msg::Switched(Ok("smollm2".into())),
+            },
+            _ => Msg::Engine(UserId(dice.next_u32() % 8), any_event(&mut dice)),
+        };
+        quits += act(&mut state, msg).iter().filter(|effect| **effect == Effect::Quit).count();
+        assert!(!state.panes.is_empty() && state.focus < state.panes.len());
+        // Mostly small sizes, where things are tight; sometimes the largest.
+        let size =
+            |dice: &mut ChaCha8Rng, most: u32| 1 + (dice.next_u32() % if dice.next_u32().is_multiple_of(8) { most } else { 60 }) as u16;
+        let area = Rect::new(0, 0, size(&mut dice, 300), size(&mut dice, 100));
+        screen::measure(&mut state, area);
+        let mut buf = Buffer::empty(area);
+        if let Some(cursor) = screen::draw(&mut buf, area, &state) {
+            assert!(area.contains(cursor), "{cursor:?} in {area:?}");
+        }
+        let controls = |symbol: &str| symbol.chars().any(|c| c.is_control());
+        assert!(!buf.content.iter().any(|cell| controls(cell.symbol())), "a control character on screen");
+    }
+    assert!(quits > 0, "the fuzz reaches the way out");
+}
+
+fn random_snapshot(dice: &mut ChaCha8Rng) -> batchroom::engine::api::Snapshot {
+    Dice(ChaCha8Rng::seed_from_u64(dice.next_u64())).snapshot()
+}

