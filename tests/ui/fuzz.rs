@@ -94,8 +94,9 @@ fn anything_may_happen() {
         quits += act(&mut state, msg).iter().filter(|effect| **effect == Effect::Quit).count();
         assert!(!state.panes.is_empty() && state.focus < state.panes.len());
         // Mostly small sizes, where things are tight; sometimes the largest.
-        let size =
-            |dice: &mut ChaCha8Rng, most: u32| 1 + (dice.next_u32() % if dice.next_u32().is_multiple_of(8) { most } else { 60 }) as u16;
+        let size = |dice: &mut ChaCha8Rng, most: u32| {
+            1 + (dice.next_u32() % if dice.next_u32().is_multiple_of(8) { most } else { 60 }) as u16
+        };
         let area = Rect::new(0, 0, size(&mut dice, 300), size(&mut dice, 100));
         screen::measure(&mut state, area);
         let mut buf = Buffer::empty(area);
