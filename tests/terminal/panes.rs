@@ -77,11 +77,11 @@ fn resized_in_mid_stream() {
         rows[0].contains("running") && rows[23].contains("F1 help") && rows.iter().any(|row| row.contains("live batch"))
     });
     terminal.resize(10, 3);
-    terminal.wait("a redraw at 10x3", |screen| screen.contents().contains("make the"));
+    terminal.wait("a redraw at 10x3", |screen| screen.contents().contains("60×16"));
     terminal.resize(120, 36);
     terminal.wait("a redraw at 120x36", |screen| {
         let rows: Vec<String> = screen.rows(0, 120).collect();
-        rows[35].contains("F1 help") && rows.iter().any(|row| row.contains("live batch")) && !rows.concat().contains("make the")
+        rows[35].contains("F1 help") && rows.iter().any(|row| row.contains("live batch")) && !rows.concat().contains("60×16")
     });
     terminal.expect("cut at max_tokens (60)");
     terminal.keys(TAB);
