@@ -14,6 +14,8 @@ use crate::sampling::SamplingParams;
 
 /// Chat panes at most.
 pub const MAX_PANES: usize = 16;
+/// Closed panes whose people are still known by name.
+const MAX_GONE: usize = 64;
 /// How long a notice stays.
 const NOTICE: Duration = Duration::from_secs(8);
 
@@ -32,6 +34,7 @@ pub enum Mode {
     Rename(Editor),
     Params(Form),
     ConfirmClose,
+    ConfirmClear,
     ConfirmQuit,
 }
 
@@ -129,6 +132,8 @@ pub struct State {
     pub options: Options,
     pub panes: Vec<Pane>,
     pub focus: usize,
+    /// People whose panes were closed: steps and events of theirs are still shown. The newest are last.
+    gone: Vec<Person>,
     pub mode: Mode,
     pub rooms: Rooms,
     pub zoom: bool,
@@ -152,6 +157,7 @@ impl State {
             better: options.better.clone(),
             panes: Vec::new(),
             focus: 0,
+            gone: Vec::new(),
             mode: Mode::Chat,
             rooms: Rooms::Both,
             zoom: false,
@@ -219,7 +225,15 @@ impl State {
     }
 
     pub fn people(&self) -> People {
-        People(self.panes.iter().map(|pane| pane.person.clone()).collect())
+        People(self.panes.iter().map(|pane| &pane.person).chain(&self.gone).cloned().collect())
+    }
+
+    /// Keeps the name of someone whose pane is closed, as long as the panels can still speak of them.
+    pub fn remember(&mut self, person: Person) {
+        self.gone.push(person);
+        if self.gone.len() > MAX_GONE {
+            self.gone.remove(0);
+        }
     }
 
     pub fn pane_of(&mut self, user: UserId) -> Option<&mut Pane> {

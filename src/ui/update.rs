@@ -130,6 +130,10 @@ fn on_key(state: &mut State, key: KeyEvent) -> Vec<Effect> {
             let yes = matches!(key.code, KeyCode::Char('y' | 'Y') | KeyCode::Enter) || action == Some(Action::ClosePane);
             if yes { close_pane(state) } else { Vec::new() }
         }
+        Mode::ConfirmClear => {
+            let yes = matches!(key.code, KeyCode::Char('y' | 'Y') | KeyCode::Enter) || action == Some(Action::ClearChat);
+            if yes { clear(state) } else { Vec::new() }
+        }
         Mode::ConfirmQuit => {
             let yes = matches!(key.code, KeyCode::Char('y' | 'Y') | KeyCode::Enter) || action == Some(Action::Cancel);
             if yes { vec![Effect::Quit] } else { Vec::new() }
@@ -171,7 +175,7 @@ pub fn act(state: &mut State, action: Action) -> Vec<Effect> {
         Action::ClosePane if state.panes.len() == 1 => state.complain("this is the last pane: Ctrl-C quits"),
         Action::ClosePane if state.focused().holds_text() => state.mode = Mode::ConfirmClose,
         Action::ClosePane => return close_pane(state),
-        Action::Rename => state.mode = Mode::Rename(Editor::with_text(&state.focused().person.name)),
+        Action::Rename => state.mode = Mode::Rename(Editor::default()),
         Action::Params => state.mode = Mode::Params(Form::of(state.focused())),
         Action::Zoom => state.zoom = !state.zoom,
         Action::View => {
@@ -184,7 +188,8 @@ pub fn act(state: &mut State, action: Action) -> Vec<Effect> {
         Action::Broadcast => state.broadcast = !state.broadcast,
         Action::Cancel if state.focused().live => return vec![Effect::Cancel(state.focused().person.user)],
         Action::Cancel | Action::Quit => state.mode = Mode::ConfirmQuit,
-        Action::ClearChat => return clear(state),
+        Action::ClearChat if state.focused().transcript.is_empty() => {}
+        Action::ClearChat => state.mode = Mode::ConfirmClear,
         Action::Pause => return vec![Effect::Pause(state.snapshot.state != RunState::Paused)],
         Action::Step => return vec![Effect::Pause(true), Effect::Step(1)],
         Action::StepTen => return vec![Effect::Pause(true), Effect::Step(10)],
@@ -257,7 +262,7 @@ fn paste(state: &mut State, text: &str) {
         Mode::Params(form) => {
             form.fields[form.at].insert(text);
         }
-        Mode::Help { .. } | Mode::ConfirmClose | Mode::ConfirmQuit => {}
+        Mode::Help { .. } | Mode::ConfirmClose | Mode::ConfirmClear | Mode::ConfirmQuit => {}
     }
 }
 
@@ -309,7 +314,8 @@ fn send_all(state: &mut State) -> Vec<Effect> {
         })
         .collect();
     if busy > 0 {
-        state.say(format!("sent to {}, not to {busy} that are still being answered", effects.len()));
+        let who = if busy == 1 { "one pane is" } else { &format!("{busy} panes are") };
+        state.say(format!("sent to {} of {}: {who} still being answered", effects.len(), state.panes.len()));
     }
     effects
 }
@@ -324,6 +330,7 @@ fn clear(state: &mut State) -> Vec<Effect> {
 
 fn close_pane(state: &mut State) -> Vec<Effect> {
     let pane = state.panes.remove(state.focus);
+    state.remember(pane.person.clone());
     state.focus = state.focus.min(state.panes.len() - 1);
     if pane.live { vec![Effect::Abandon(pane.person.user)] } else { Vec::new() }
 }

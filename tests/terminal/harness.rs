@@ -14,6 +14,9 @@ use tempfile::TempDir;
 /// How long anything may take before a test gives up on it. Nothing waits this long when all is well.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Nano's greedy answers to these go on for hundreds of tokens.
+pub const LONG: [&str; 2] = ["Write a story about a princess and a dragon.", "Tell me a story about a wise old wizard."];
+
 pub const ENTER: &str = "\r";
 pub const TAB: &str = "\t";
 pub const ESC: &str = "\x1b";

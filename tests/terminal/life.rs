@@ -8,7 +8,7 @@ use crate::harness::*;
 fn busy() -> Terminal {
     let mut terminal = Spec::room(&["--panes", "2", "--temperature", "0"]).start();
     terminal.expect("live batch");
-    terminal.send("Tell me a long story about a dog and a cat.");
+    terminal.send(LONG[0]);
     terminal.wait("decoding", |screen| user_is(screen, "ana", "decode"));
     terminal
 }

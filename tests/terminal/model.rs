@@ -28,19 +28,20 @@ fn the_better_model_is_fetched_while_the_chats_go_on() {
     terminal.expect("Ctrl-G fetches");
     terminal.keys(&ctrl('g'));
     terminal.expect("Fetching ");
-    terminal.send("Say hello.");
-    terminal.expect("cut at max_tokens (24)");
     terminal.keys(&ctrl('g'));
     terminal.expect("the download was stopped");
     terminal.expect("Ctrl-G fetches");
     terminal.keys(&ctrl('g'));
     terminal.expect("Fetching ");
+    terminal.send(LONG[0]);
+    terminal.expect("cut at max_tokens (24)");
     terminal.wait_for(slow, "the model", |screen| screen.contents().contains("Ctrl-G switches to it"));
     terminal.keys(&ctrl('g'));
     terminal.expect("answers now; every chat is still here");
     terminal.expect("SmolLM2-135M-Instruct");
-    terminal.expect("❯ Say hello.");
+    terminal.expect(&format!("❯ {}", LONG[0]));
     terminal.keys(TAB);
     terminal.send("What is the capital of France?");
-    terminal.wait_for(slow, "the answer", |screen| screen.contents().contains("Paris"));
+    terminal.wait_for(slow, "the end of the answer", |screen| user_is(screen, "bình", "done:"));
+    terminal.expect("Paris");
 }

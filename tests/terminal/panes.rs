@@ -69,7 +69,7 @@ fn help_lists_the_keys_and_the_list_of_everything_runs_them() {
 fn resized_in_mid_stream() {
     let mut terminal = Spec::room(&["--panes", "2", "--temperature", "0", "--max-tokens", "60"]).start();
     terminal.expect("live batch");
-    terminal.send("Tell me a long story about a dog and a cat.");
+    terminal.send(LONG[0]);
     terminal.wait("decoding", |screen| user_is(screen, "ana", "decode"));
     terminal.resize(80, 24);
     terminal.wait("a redraw at 80x24", |screen| {
@@ -77,14 +77,14 @@ fn resized_in_mid_stream() {
         rows[0].contains("running") && rows[23].contains("F1 help") && rows.iter().any(|row| row.contains("live batch"))
     });
     terminal.resize(10, 3);
-    terminal.wait("a redraw at 10x3", |screen| screen.contents().contains("make the"));
+    terminal.wait("a redraw at 10x3", |screen| screen.contents().contains("60×16"));
     terminal.resize(120, 36);
     terminal.wait("a redraw at 120x36", |screen| {
         let rows: Vec<String> = screen.rows(0, 120).collect();
-        rows[35].contains("F1 help") && rows.iter().any(|row| row.contains("live batch")) && !rows.concat().contains("make the")
+        rows[35].contains("F1 help") && rows.iter().any(|row| row.contains("live batch")) && !rows.concat().contains("60×16")
     });
     terminal.expect("cut at max_tokens (60)");
     terminal.keys(TAB);
     terminal.send("Say hello.");
-    terminal.wait("an answer", |screen| user_is(screen, "bình", "done: length"));
+    terminal.wait("an answer", |screen| user_is(screen, "bình", "done:"));
 }

@@ -26,7 +26,7 @@ fn restored(terminal: &Terminal) -> bool {
 fn open_in_shell(terminal: &mut Terminal) {
     terminal.keys(&format!("{} --panes 2 --temperature 0 --max-tokens 400\r", env!("CARGO_BIN_EXE_batchroom")));
     terminal.expect("live batch");
-    terminal.send("Tell me a long story about a dog and a cat.");
+    terminal.send(LONG[0]);
     terminal.wait("decoding", |screen| user_is(screen, "ana", "decode"));
 }
 
@@ -75,7 +75,7 @@ fn stopped_by_another_and_back() {
     terminal.keys("fg\r");
     terminal.wait("the room", |screen| screen.alternate_screen() && user_is(screen, "ana", "decode"));
     terminal.keys(TAB);
-    terminal.send("Say hello.");
+    terminal.send(LONG[1]);
     assert!(!terminal.cooked(), "no raw mode");
     terminal.keys(&ctrl('c'));
     terminal.expect("– stopped");

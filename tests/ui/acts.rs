@@ -86,7 +86,7 @@ fn broadcast_goes_to_every_pane_that_is_free() {
         })
         .collect();
     assert_eq!(users, [UserId(1), UserId(2), UserId(3)]);
-    assert!(state.notice.as_ref().unwrap().text.contains("not to 1"));
+    assert!(state.notice.as_ref().unwrap().text.contains("sent to 3 of 4: one pane"));
 }
 
 #[test]
@@ -150,11 +150,35 @@ fn panes_come_with_names_letters_and_colours_of_their_own() {
 fn rename_keeps_what_was_typed() {
     let mut state = state(fresh());
     act(&mut state, with(CTRL, KeyCode::Char('r')));
-    act(&mut state, with(CTRL, KeyCode::Char('u')));
+    act(&mut state, key(KeyCode::Enter));
+    assert_eq!(state.focused().person.name, "ana", "nothing typed keeps the name");
+    act(&mut state, with(CTRL, KeyCode::Char('r')));
     type_text(&mut state, "Thủy");
     act(&mut state, key(KeyCode::Enter));
     assert_eq!((state.focused().person.name.as_str(), state.focused().person.letter), ("Thủy", 'T'));
     assert!(state.focused().editor.is_empty(), "the draft is untouched");
+}
+
+#[test]
+fn a_new_conversation_asks_when_there_is_one() {
+    let mut state = state(fresh());
+    let clear = || with(CTRL, KeyCode::Char('n'));
+    act(&mut state, clear());
+    assert!(matches!(state.mode, Mode::Chat), "nothing would be lost");
+    send(&mut state, "hello");
+    act(&mut state, clear());
+    assert_eq!(act(&mut state, key(KeyCode::Esc)), []);
+    assert!(!state.focused().transcript.is_empty());
+    act(&mut state, clear());
+    assert_eq!(act(&mut state, key(KeyCode::Char('y'))), [Effect::Abandon(UserId(0))]);
+    assert!(state.focused().transcript.is_empty() && !state.focused().live);
+}
+
+#[test]
+fn a_closed_panes_person_keeps_the_name() {
+    let mut state = state(fresh());
+    act(&mut state, with(CTRL, KeyCode::Char('x')));
+    assert_eq!((state.panes.len(), state.people().name(UserId(0))), (3, "ana".to_owned()));
 }
 
 #[test]

@@ -51,9 +51,14 @@ fn figures(snapshot: &Snapshot) -> Vec<String> {
     if snapshot.history.is_empty() {
         return Vec::new();
     }
-    let now = format::rate(snapshot.totals.tokens_per_s);
-    let peak = format::rate(newest(snapshot).map(|sample| sample.tokens_per_s).fold(0.0, f64::max));
+    let now = format::rate(panel::speed_now(snapshot));
+    let peak = format::rate(peak(snapshot));
     vec![format!("{now} now · {peak} at most in 60 s"), format!("{now} now · {peak} at most"), format!("{now} now"), now]
+}
+
+/// The highest speed of the last minute, the newest second included, which is not a sample yet.
+fn peak(snapshot: &Snapshot) -> f64 {
+    newest(snapshot).map(|sample| sample.tokens_per_s).fold(panel::speed_now(snapshot), f64::max)
 }
 
 /// The samples of the last minute, oldest first.
@@ -106,7 +111,7 @@ fn draw_curve(buf: &mut Buffer, inner: Rect, plot: &Plot, snapshot: &Snapshot, r
         return;
     }
     let values = slots(snapshot, plot.columns * 2, |sample| Some(sample.tokens_per_s));
-    let top = round_up(values.iter().flatten().copied().fold(0.0, f64::max));
+    let top = round_up(peak(snapshot));
     // Dots of a column of braille, four a row; anything above zero shows at least one.
     let dots = |value: &Option<f64>| match value {
         Some(value) if *value > 0.0 => ((value / top * (rows * 4) as f64).round() as usize).clamp(1, rows * 4),
@@ -134,7 +139,7 @@ fn draw_curve(buf: &mut Buffer, inner: Rect, plot: &Plot, snapshot: &Snapshot, r
     }
     if plot.value > 0 {
         let newest = heights.last().copied().unwrap_or(0).max(1);
-        let now = panel::right(&format::rate(snapshot.totals.tokens_per_s), VALUE);
+        let now = panel::right(&format::rate(panel::speed_now(snapshot)), VALUE);
         let row = rows - newest.div_ceil(4);
         panel::put_at(buf, inner, (plot.label + plot.columns + 1, row), &now, theme.strong());
     }

@@ -5,6 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
+use super::panel;
 use crate::engine::api::{Pace, RunState, Snapshot};
 use crate::ui::people::People;
 use crate::ui::theme::Theme;
@@ -133,7 +134,7 @@ fn engine(snapshot: &Snapshot, room: usize, theme: Theme) -> Vec<Piece> {
     add(seats, theme.text(), 5);
     let queue = if snapshot.waiting > 0 { theme.warn() } else { theme.text() };
     add(format!("queue {}", snapshot.waiting), queue, 7);
-    add(format!("{} tok/s", format::rate(snapshot.totals.tokens_per_s)), theme.strong(), 2);
+    add(format!("{} tok/s", format::rate(panel::speed_now(snapshot))), theme.strong(), 2);
     add(format!("{}/step", format::time_or_unknown(snapshot.totals.step_time)), theme.quiet(), 9);
     add(format!("KV {}", format::percent(snapshot.kv.used as u64, snapshot.kv.total as u64)), theme.text(), 6);
     pieces

@@ -174,8 +174,15 @@ fn status_words(state: &State, pane: &Pane, people: &People) -> (Vec<String>, St
             let preempted = matches!(why, Waiting::PreemptedBy { .. }) || view.status == Status::Preempted;
             let head = if preempted { "preempted, its text stays" } else { "waits" };
             let paused = if state.snapshot.state == RunState::Paused { " (paused)" } else { "" };
+            let (short_head, short) = (if preempted { "preempted" } else { "waits" }, super::users::why_short(why, people));
             return (
-                vec![format!("{head}: {words}{paused}"), format!("{head}: {words}"), words],
+                vec![
+                    format!("{head}: {words}{paused}"),
+                    format!("{head}: {words}"),
+                    format!("{short_head}: {words}"),
+                    format!("{short_head}: {short}"),
+                    short,
+                ],
                 if preempted { theme.bad() } else { theme.warn() },
             );
         }

@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, BorderType, Padding, Widget};
 
 use crate::batch::UserId;
-use crate::engine::api::{Snapshot, Status, UserView};
+use crate::engine::api::{RunState, Snapshot, Status, UserView};
 use crate::ui::people::People;
 use crate::ui::text;
 use crate::ui::theme::Theme;
@@ -107,6 +107,14 @@ pub fn letter(people: &People, user: UserId) -> char {
 pub fn name_columns(people: &People, users: &[UserView], most: usize) -> usize {
     let widest = users.iter().map(|view| text::width(&name(people, view.user))).max().unwrap_or(0);
     widest.min(NAME_MAX).min(most)
+}
+
+/// Tokens sampled per second now. The engine's second stands still when there is nothing to do; the speed then is 0.
+pub fn speed_now(snapshot: &Snapshot) -> f64 {
+    match snapshot.state {
+        RunState::Idle | RunState::Stopped => 0.0,
+        RunState::Running | RunState::Paused => snapshot.totals.tokens_per_s,
+    }
 }
 
 /// Whether this user's newest request is still in the engine.

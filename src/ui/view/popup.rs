@@ -21,7 +21,7 @@ pub fn draw(buf: &mut Buffer, area: Rect, state: &State) -> Option<Position> {
         Mode::Palette { filter, chosen } => palette(buf, area, state, filter, *chosen),
         Mode::Rename(editor) => rename(buf, area, state, editor),
         Mode::Params(form) => params(buf, area, state, form),
-        Mode::Chat | Mode::ConfirmClose | Mode::ConfirmQuit => None,
+        Mode::Chat | Mode::ConfirmClose | Mode::ConfirmClear | Mode::ConfirmQuit => None,
     }
 }
 
@@ -48,7 +48,11 @@ fn help_lines(state: &State) -> Vec<Line<'static>> {
     for group in Group::ALL {
         lines.push(Line::from(Span::styled(group.title(), theme.strong())));
         for binding in TABLE.iter().filter(|binding| binding.group == group) {
-            let shown = binding.keys.iter().take(2).map(|key| key.label()).collect::<Vec<_>>().join(", ");
+            // Two names for one key, as terminals send it, are one name for a person.
+            let mut labels: Vec<String> = binding.keys.iter().map(|key| key.label()).collect();
+            labels.dedup();
+            labels.truncate(2);
+            let shown = labels.join(", ");
             let keys = if binding.keys.is_empty() { format!("{}, then type it", key_for(Action::Palette)) } else { shown };
             let pad = 24usize.saturating_sub(width(&keys));
             let line =

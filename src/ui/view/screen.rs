@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 use super::{charts, header, kv, layout, notes, pane, popup, status, timeline, users};
 use crate::ui::people::People;
 use crate::ui::state::{Rooms, State};
-use crate::ui::text::{clip, width};
+use crate::ui::text::{clip, first_fit, width};
 
 /// Tells panes and transcripts how large they are: what scrolling and wrapping depend on. Comes before `draw`.
 pub fn measure(state: &mut State, area: Rect) {
@@ -39,8 +39,15 @@ pub fn draw(buf: &mut Buffer, area: Rect, state: &State) -> Option<Position> {
         }
     }
     if layout.too_small {
-        let text = format!("make the window larger: {}×{} shows the machine room", layout::SMALLEST.0, layout::SMALLEST.1);
-        let text = clip(&text, usize::from(area.width));
+        let size = format!("{}×{}", layout::SMALLEST.0, layout::SMALLEST.1);
+        let wordings = [
+            format!("make the window larger: {size} shows the machine room"),
+            format!("make the window larger ({size})"),
+            format!("larger, please: {size}"),
+            format!("{size}!"),
+            String::new(),
+        ];
+        let text = first_fit(&wordings, usize::from(area.width));
         buf.set_stringn(layout.header.x, layout.header.y, text, usize::from(layout.header.width), theme.warn());
     } else {
         header::draw(buf, layout.header, &state.snapshot, &people, theme);

@@ -5,6 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
+use super::panel::wrapped;
 use crate::ui::format::{megabytes, percent, rate, time};
 use crate::ui::keymap::{Action, TABLE, key_for};
 use crate::ui::state::{Better, Download, Mode, State};
@@ -22,8 +23,9 @@ pub fn lines(state: &State, columns: usize) -> Vec<(String, Style)> {
         lines.push((first_fit(&wordings, columns.saturating_sub(1)), style));
     }
     if let Better::Failed(why) = &state.better {
-        for line in why.lines() {
-            lines.push((clip(&one_line(line), columns.saturating_sub(1)), theme.bad()));
+        // All that was tried has to be readable: long lines go on in the next.
+        for line in why.lines().flat_map(|line| wrapped(&one_line(line), columns.saturating_sub(1))) {
+            lines.push((line, theme.bad()));
         }
         lines.push((format!("{} tries again", key_for(Action::Model)), theme.quiet()));
     }
@@ -45,6 +47,13 @@ fn question(state: &State) -> Option<(String, Style)> {
         Mode::ConfirmClose => {
             let name = &state.focused().person.name;
             Some((format!("Close {name}? Its conversation is lost.  y: close · any other key: keep it"), theme.warn()))
+        }
+        Mode::ConfirmClear => {
+            let name = &state.focused().person.name;
+            Some((
+                format!("New conversation for {name}? The present one is lost.  y: yes · any other key: keep it"),
+                theme.warn(),
+            ))
         }
         Mode::ConfirmQuit => {
             let running = match state.live() {

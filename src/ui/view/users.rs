@@ -34,7 +34,7 @@ const COLUMNS: [Column; 7] = [
         columns: 5,
         rank: 1,
         cell: |view, _| format::rate_or_unknown(view.tokens_per_s),
-        total: |snapshot| format::rate(snapshot.totals.tokens_per_s),
+        total: |snapshot| format::rate(panel::speed_now(snapshot)),
     },
     Column { head: "TTFT", columns: 6, rank: 2, cell: |view, _| format::time_or_unknown(view.ttft), total: |_| String::new() },
     Column {
@@ -73,7 +73,7 @@ fn bytes(blocks: usize, snapshot: &Snapshot) -> String {
 }
 
 fn times(count: u64) -> String {
-    if count == 0 { format::UNKNOWN.into() } else { format!("×{count}") }
+    if count == 0 { "0".into() } else { format!("×{count}") }
 }
 
 /// Why a user gets no token now, in words.
@@ -96,6 +96,20 @@ pub fn why(waiting: &Waiting, people: &People) -> String {
         Waiting::PreemptedBy { by: None } => "ran out of blocks itself".into(),
         Waiting::PreemptionStep => "a preemption this step, nobody new let in".into(),
         Waiting::NotYet => "not looked at yet".into(),
+    }
+}
+
+/// The same where there is little room.
+pub fn why_short(waiting: &Waiting, people: &People) -> String {
+    match waiting {
+        Waiting::Seats { running, max_num_seqs } => format!("{running}/{max_num_seqs} seats taken"),
+        Waiting::Budget { .. } => "step budget spent".into(),
+        Waiting::Blocks { needed, free, .. } => format!("{needed} blocks, {free} free"),
+        Waiting::Behind { ahead } => format!("behind {ahead}"),
+        Waiting::PreemptedBy { by: Some(by) } => format!("for {}", panel::name(people, *by)),
+        Waiting::PreemptedBy { by: None } => "out of blocks".into(),
+        Waiting::PreemptionStep => "a preemption".into(),
+        Waiting::NotYet => "next step".into(),
     }
 }
 
