@@ -21,11 +21,7 @@ const AHEAD: usize = 4096;
 /// How many of `total` units of `bytes` each are taken at a time: a cacheful when rows pass over them repeatedly, else
 /// few enough pieces that taking them costs nothing and enough that a late thread can be helped.
 fn grain(total: usize, bytes: usize, rows: usize, pool: &Pool) -> usize {
-    match rows {
-        0..=TILE => total.div_ceil(pool.threads() * 4),
-        // With many rows a piece takes long, and weights are read from the second-level cache often enough anyway.
-        _ => (BLOCK_BYTES / bytes * 64 / rows.max(64)).max(1),
-    }
+    if rows > TILE { (BLOCK_BYTES / bytes).max(1) } else { total.div_ceil(pool.threads() * 4) }
 }
 
 /// Rows of inputs in the forms that weights want: 16-bit groups for quantized ones, floats for float ones.
