@@ -29,7 +29,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let size = PtySize { rows: ROWS, cols: COLUMNS, pixel_width: 0, pixel_height: 0 };
     let pty = native_pty_system().openpty(size)?;
     let mut command = CommandBuilder::new(program);
-    command.args(["--model", "nano", "--seed", "5", "--kv-memory", "1600KiB", "--prefill-chunk", "16"]);
+    command.args(["--model", "nano", "--seed", "5", "--kv-memory", "1100KiB", "--prefill-chunk", "16"]);
+    // As on a machine that has never fetched anything.
+    command.env("XDG_CACHE_HOME", std::env::temp_dir().join("batchroom-screenshot"));
     command.env("TERM", "xterm-256color");
     let mut child = pty.slave.spawn_command(command)?;
     let screen = Arc::new(Mutex::new(vt100::Parser::new(ROWS, COLUMNS, 0)));
@@ -49,7 +51,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             std::thread::sleep(Duration::from_millis(150));
         }
     }
-    std::thread::sleep(Duration::from_secs(5));
+    std::thread::sleep(Duration::from_millis(4500));
     print!("{}", svg(screen.lock().unwrap().screen()));
     child.kill()?;
     Ok(())

