@@ -1,5 +1,6 @@
 //! Options: what was written (flags and `config.toml`), checked once into what is then trusted.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -87,8 +88,10 @@ pub struct RawConfig {
 pub enum ConfigError {
     #[error("cannot read {path}: {source}")]
     Read { path: PathBuf, source: std::io::Error },
-    #[error("{path} has {bytes} bytes: that is no configuration (the bound is {MAX_FILE})")]
-    TooLarge { path: PathBuf, bytes: u64 },
+    #[error("{path} is not a regular file: give the path of a configuration file")]
+    NotAFile { path: PathBuf },
+    #[error("{path} has more than {MAX_FILE} bytes: that is no configuration")]
+    TooLarge { path: PathBuf },
     #[error("{path}: {message}{}", suggestion(.hint))]
     Parse { path: PathBuf, message: String, hint: Option<String> },
     #[error("{key} is `{value}`: {wanted}")]
@@ -135,15 +138,20 @@ impl RawConfig {
         let default = directories::ProjectDirs::from("", "", "batchroom").map(|dirs| dirs.config_dir().join("config.toml"));
         let Some(file) = path.map(Path::to_owned).or(default) else { return Ok(RawConfig::default()) };
         let read = |source| ConfigError::Read { path: file.clone(), source };
-        let bytes = match std::fs::metadata(&file) {
-            Ok(found) => found.len(),
+        let opened = match std::fs::File::open(&file) {
+            Ok(opened) => opened,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound && path.is_none() => return Ok(RawConfig::default()),
             Err(error) => return Err(read(error)),
         };
-        if bytes > MAX_FILE {
-            return Err(ConfigError::TooLarge { path: file, bytes });
+        // A device or a pipe has no length beforehand: what counts is what comes.
+        if !opened.metadata().map_err(read)?.is_file() {
+            return Err(ConfigError::NotAFile { path: file });
         }
-        let text = std::fs::read_to_string(&file).map_err(read)?;
+        let mut text = String::new();
+        opened.take(MAX_FILE + 1).read_to_string(&mut text).map_err(read)?;
+        if text.len() as u64 > MAX_FILE {
+            return Err(ConfigError::TooLarge { path: file });
+        }
         RawConfig::parse(&text).map_err(|(message, hint)| ConfigError::Parse { path: file, message, hint })
     }
 
