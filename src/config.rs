@@ -88,8 +88,6 @@ pub struct RawConfig {
 pub enum ConfigError {
     #[error("cannot read {path}: {source}")]
     Read { path: PathBuf, source: std::io::Error },
-    #[error("{path} is not a regular file: give the path of a configuration file")]
-    NotAFile { path: PathBuf },
     #[error("{path} has more than {MAX_FILE} bytes: that is no configuration")]
     TooLarge { path: PathBuf },
     #[error("{path}: {message}{}", suggestion(.hint))]
@@ -144,9 +142,6 @@ impl RawConfig {
             Err(error) => return Err(read(error)),
         };
         // A device or a pipe has no length beforehand: what counts is what comes.
-        if !opened.metadata().map_err(read)?.is_file() {
-            return Err(ConfigError::NotAFile { path: file });
-        }
         let mut text = String::new();
         opened.take(MAX_FILE + 1).read_to_string(&mut text).map_err(read)?;
         if text.len() as u64 > MAX_FILE {
