@@ -44,7 +44,8 @@ pub async fn ask(args: AskArgs, config: Config) -> anyhow::Result<ExitCode> {
     // The queue holds what is submitted ahead, so that a freed seat is taken at once.
     let seats = engine_config.max_num_seqs.unwrap_or(SEATS).min(jobs.len().max(1));
     engine_config.max_num_seqs = Some(seats);
-    engine_config.max_waiting = engine_config.max_waiting.max(seats);
+    // Before the first step all of them wait.
+    engine_config.max_waiting = engine_config.max_waiting.max(seats * 2);
     let engine = tokio::task::spawn_blocking(move || launch(&choice, &engine_config, SEATS, Pace::Full)).await??;
 
     let (stop, stopping) = watch::channel(false);

@@ -238,6 +238,7 @@ impl Worker {
             self.core.state = RunState::Idle;
         }
         if idle {
+            self.steps_left = 0;
             self.core.metrics.close_intervals(self.clock.now(), 0);
         }
         self.publish();
@@ -257,7 +258,8 @@ impl Worker {
             }
             Command::Pause(_) => {}
             Command::Step(steps) => {
-                if self.paused() {
+                // With nothing to do a step is not saved up: it would be made unasked later.
+                if self.paused() && self.core.scheduler.has_work() {
                     self.steps_left = self.steps_left.saturating_add(steps);
                 }
             }
