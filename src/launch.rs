@@ -24,6 +24,8 @@ pub const WATCHABLE: f64 = 15.0;
 pub enum LaunchError {
     #[error("{0} is not in the cache: fetch it with `batchroom models pull {0}`")]
     NotFetched(&'static str),
+    #[error("{source}; `batchroom models pull {name}` fetches it again")]
+    Damaged { name: &'static str, source: hub::VerifyError },
     #[error(transparent)]
     Gguf(#[from] GgufError),
     #[error("{file}: {source}")]
@@ -68,6 +70,7 @@ fn open(choice: &Choice) -> Result<GgufFile, LaunchError> {
         Choice::Nano => Ok(GgufFile::from_static("batchroom-nano.gguf (built in)", NANO_BYTES)?),
         Choice::Published(model) => {
             let path = hub::cached(model).ok_or(LaunchError::NotFetched(model.name))?;
+            hub::verify(model, &path, |_| ()).map_err(|source| LaunchError::Damaged { name: model.name, source })?;
             Ok(GgufFile::open(&path)?)
         }
         Choice::Path(path) => Ok(GgufFile::open(path)?),

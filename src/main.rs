@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use batchroom::cli::{Cli, Command};
 use batchroom::config::RawConfig;
+use batchroom::hub::FetchError;
 use batchroom::{commands, room};
 use clap::Parser;
 
@@ -13,10 +14,14 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     match run(cli) {
         Ok(code) => code,
-        Err(error) => {
-            eprintln!("batchroom: {error:#}");
-            ExitCode::FAILURE
-        }
+        Err(error) => match error.downcast_ref() {
+            // Said already, where it was stopped.
+            Some(FetchError::Stopped { code }) => ExitCode::from(*code),
+            _ => {
+                eprintln!("batchroom: {error:#}");
+                ExitCode::FAILURE
+            }
+        },
     }
 }
 

@@ -29,32 +29,51 @@ pub async fn open(config: Config) -> anyhow::Result<ExitCode> {
         bail!("TERM is `dumb`: this terminal cannot place text; `batchroom ask` needs no more than lines");
     }
     let named = config.model.as_deref().map(Choice::parse).transpose()?;
-    let choice = match &named {
-        // Asked for by name: fetched here, before the screen opens, where the progress can be seen as well.
-        Some(choice @ Choice::Published(model)) => {
-            crate::commands::fetch_with_bar(model).await?;
-            choice.clone()
-        }
-        Some(choice) => choice.clone(),
-        None => default_choice(),
-    };
+    let opening = Opening::plan(named);
     let services = Arc::new(Room { config: config.clone() });
-    let starting = services.clone();
-    let first = choice.clone();
-    let engine = tokio::task::spawn_blocking(move || starting.start(&first)).await??;
-    let options = options(&config, &choice, named.is_none());
+    let (engine, opening) = tokio::task::spawn_blocking({
+        let services = services.clone();
+        move || services.open(opening)
+    })
+    .await??;
+    let options = options(&config, &opening);
     run(engine, services, options, fresh_seed()).await
 }
 
-fn options(config: &Config, choice: &Choice, by_default: bool) -> Options {
-    let better = match choice {
-        Choice::Nano if hub::cached(&SMOLLM2).is_some() => Better::Ready,
+/// Which model the room opens on, and what is to be said about it.
+struct Opening {
+    choice: Choice,
+    /// Not named: a fault of its file is no reason not to open.
+    by_default: bool,
+    /// smollm2 was asked for by name and is still to be fetched, while nano serves.
+    wanted: bool,
+    notice: Option<String>,
+}
+
+impl Opening {
+    fn plan(named: Option<Choice>) -> Opening {
+        match named {
+            Some(Choice::Published(model)) if hub::cached(model).is_none() => {
+                Opening { choice: Choice::Nano, by_default: false, wanted: true, notice: None }
+            }
+            Some(choice) => Opening { choice, by_default: false, wanted: false, notice: None },
+            None => {
+                let choice = default_choice();
+                // Nano's own line says what it is.
+                let notice = (choice != Choice::Nano)
+                    .then(|| format!("{} was in the cache and is used; --model nano opens the built-in one", SMOLLM2.title));
+                Opening { choice, by_default: true, wanted: false, notice }
+            }
+        }
+    }
+}
+
+fn options(config: &Config, opening: &Opening) -> Options {
+    let better = match opening.choice {
+        Choice::Nano if hub::cached(&SMOLLM2).is_some() && opening.notice.is_none() => Better::Ready,
         Choice::Nano => Better::Absent,
         Choice::Published(_) | Choice::Path(_) => Better::InUse,
     };
-    // Nano's own line says what it is.
-    let chosen = by_default && *choice != Choice::Nano;
-    let notice = chosen.then(|| format!("{} was in the cache and is used; --model nano opens the built-in one", SMOLLM2.title));
     Options {
         panes: config.screen.panes,
         names: config.screen.names.clone(),
@@ -68,7 +87,8 @@ fn options(config: &Config, choice: &Choice, by_default: bool) -> Options {
         better_bytes: SMOLLM2.bytes,
         small_name: NANO.to_owned(),
         better,
-        notice,
+        wanted: opening.wanted,
+        notice: opening.notice.clone(),
     }
 }
 
@@ -77,6 +97,18 @@ struct Room {
 }
 
 impl Room {
+    /// Starts the first engine. A damaged file that nobody named gives way to nano, and that is said.
+    fn open(&self, opening: Opening) -> anyhow::Result<(EngineHandle, Opening)> {
+        match self.start(&opening.choice) {
+            Err(fault) if opening.by_default && opening.choice != Choice::Nano => {
+                let notice = Some(format!("{fault:#}: nano is used"));
+                let opening = Opening { choice: Choice::Nano, notice, ..opening };
+                Ok((self.start(&Choice::Nano)?, opening))
+            }
+            result => Ok((result?, opening)),
+        }
+    }
+
     fn start(&self, choice: &Choice) -> anyhow::Result<EngineHandle> {
         let pace = pace_for(choice, self.config.screen.pace);
         Ok(launch(choice, &self.config.engine, SEATS, pace)?)

@@ -63,7 +63,7 @@ impl SamplingParams {
         float("top_p", self.top_p, "above 0 and at most 1", self.top_p > 0.0 && self.top_p <= 1.0)?;
         float("min_p", self.min_p, "from 0 to 1", (0.0..=1.0).contains(&self.min_p))?;
         let penalty = self.repetition_penalty;
-        float("repetition_penalty", penalty, "above 0 and at most 10", penalty > 0.0 && penalty <= 10.0)?;
+        float("repetition_penalty", penalty, "from 0.01 to 10", (0.01..=10.0).contains(&penalty))?;
         number("max_tokens", self.max_tokens, "at least 1", self.max_tokens > 0)?;
         let stops = self.stop.len();
         number("the number of stop strings", stops, "at most 16", stops <= Self::MAX_STOP_STRINGS)?;

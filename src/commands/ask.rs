@@ -98,7 +98,16 @@ async fn print(answers: Vec<(Body, JoinHandle<Option<Answer>>)>, json: bool, alo
     let many = answers.len() > 1;
     let terminal = std::io::stdout().is_terminal();
     for (prompt, task) in answers {
-        let Ok(Some(answer)) = task.await else { continue };
+        let answer = match task.await {
+            Ok(Some(answer)) => answer,
+            // Stopped before its turn.
+            Ok(None) => continue,
+            Err(fault) => {
+                eprintln!("batchroom: an answer was lost: {fault}");
+                failed = true;
+                continue;
+            }
+        };
         if let Some(error) = &answer.error {
             failed = true;
             if !json {

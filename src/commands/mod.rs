@@ -30,10 +30,11 @@ async fn choose(model: Option<&str>) -> anyhow::Result<Choice> {
     Ok(choice)
 }
 
-/// Fetches unless it is there. Ctrl-C drops the fetch, which cleans up after itself.
-pub async fn fetch_with_bar(model: &'static Published) -> anyhow::Result<std::path::PathBuf> {
-    if let Some(path) = hub::cached(model) {
-        return Ok(path);
+/// Fetches unless it is there, whole. Ctrl-C, and being asked to end, drop the fetch, which cleans up after itself.
+async fn fetch_with_bar(model: &'static Published) -> anyhow::Result<std::path::PathBuf> {
+    let there = hub::cached(model).is_some_and(|path| hub::verify(model, &path, |_| ()).is_ok());
+    if !there && !std::io::stderr().is_terminal() {
+        eprintln!("batchroom: fetching {} ({:.1} MB)", model.title, model.bytes as f64 / 1e6);
     }
     let (sender, mut progress) = watch::channel(Progress::default());
     let bar = progress_bar();
@@ -48,14 +49,28 @@ pub async fn fetch_with_bar(model: &'static Published) -> anyhow::Result<std::pa
     let result = tokio::select! {
         result = hub::fetch(model, sender) => result,
         () = draw => unreachable!("drawing goes on until the fetch ends"),
-        _ = tokio::signal::ctrl_c() => {
+        code = asked_to_end() => {
             bar.finish_and_clear();
             eprintln!("batchroom: the fetch of {} was stopped", model.name);
-            std::process::exit(INTERRUPTED.into());
+            Err(hub::FetchError::Stopped { code })
         }
     };
     bar.finish_and_clear();
     Ok(result?)
+}
+
+/// Waits for SIGINT, SIGTERM or SIGHUP, and gives the exit code that shells have for it.
+async fn asked_to_end() -> u8 {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (mut terminate, mut hang_up) = match (signal(SignalKind::terminate()), signal(SignalKind::hangup())) {
+        (Ok(terminate), Ok(hang_up)) => (terminate, hang_up),
+        _ => std::future::pending().await,
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => INTERRUPTED,
+        _ = terminate.recv() => 128 + 15,
+        _ = hang_up.recv() => 128 + 1,
+    }
 }
 
 fn progress_bar() -> ProgressBar {

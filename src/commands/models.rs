@@ -1,5 +1,6 @@
 //! `batchroom models`: what there is, and the cache.
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
@@ -12,19 +13,27 @@ use crate::hub::{self, NANO, NANO_BYTES, Published, SMOLLM2};
 pub async fn models(command: ModelsCommand) -> anyhow::Result<ExitCode> {
     match command {
         ModelsCommand::List { json } => list(json)?,
-        ModelsCommand::Pull { name } if name == NANO => println!("nano is inside the program: there is nothing to fetch"),
+        ModelsCommand::Pull { name } if name == NANO => say("nano is inside the program: there is nothing to fetch")?,
         ModelsCommand::Pull { name } => {
             let path = fetch_with_bar(published(&name)?).await?;
-            println!("{name} is at {}", path.display());
+            say(&format!("{name} is at {}", path.display()))?;
         }
         ModelsCommand::Verify { name, file } => verify(&name, file)?,
         ModelsCommand::Rm { name } if name == NANO => bail!("nano is inside the program and cannot be removed"),
         ModelsCommand::Rm { name } => {
             let there = hub::remove(published(&name)?).with_context(|| format!("{name} cannot be removed"))?;
-            println!("{name} {}", if there { "is removed" } else { "was not in the cache" });
+            say(&format!("{name} {}", if there { "is removed" } else { "was not in the cache" }))?;
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// One line to standard output; a reader that has gone is no fault.
+fn say(line: &str) -> std::io::Result<()> {
+    match writeln!(std::io::stdout().lock(), "{line}") {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        result => result,
+    }
 }
 
 fn published(name: &str) -> anyhow::Result<&'static Published> {
@@ -51,7 +60,7 @@ fn list(json: bool) -> anyhow::Result<()> {
         path: None,
         available: true,
     };
-    let cached = hub::cached(&SMOLLM2);
+    let (cached, damaged) = (hub::cached(&SMOLLM2), hub::damaged(&SMOLLM2));
     let smollm2 = Line {
         name: SMOLLM2.name,
         title: SMOLLM2.title,
@@ -62,33 +71,41 @@ fn list(json: bool) -> anyhow::Result<()> {
     };
     for line in [nano, smollm2] {
         if json {
-            println!("{}", serde_json::to_string(&line)?);
+            say(&serde_json::to_string(&line)?)?;
             continue;
         }
         let place = match (&line.path, line.available) {
+            (None, false) if damaged.is_some() => {
+                let bytes = damaged.unwrap_or_default();
+                format!("damaged: {bytes} bytes (batchroom models pull {} fetches it again)", line.name)
+            }
             (Some(path), _) => path.clone(),
             (None, true) => "inside the program".to_owned(),
             (None, false) => format!("not fetched (batchroom models pull {})", line.name),
         };
         let megabytes = line.bytes as f64 / 1e6;
-        println!("{:<8} {:<28} {megabytes:>6.1} MB  {:<18} {place}", line.name, line.title, line.licence);
+        say(&format!("{:<8} {:<28} {megabytes:>6.1} MB  {:<18} {place}", line.name, line.title, line.licence))?;
     }
     Ok(())
 }
 
 fn verify(name: &str, file: Option<std::path::PathBuf>) -> anyhow::Result<()> {
     if name == NANO && file.is_none() {
-        println!("nano is inside the program: it was checked when the program was built");
+        say("nano is inside the program: it was checked when the program was built")?;
         return Ok(());
     }
+    if name == NANO {
+        bail!("nano is inside the program: there is no file of it to compare {} with", file.unwrap_or_default().display());
+    }
     let model = published(name)?;
-    let path = match file.or_else(|| hub::cached(model)) {
-        Some(path) => path,
-        None => bail!("{name} is not in the cache: fetch it with `batchroom models pull {name}`"),
+    let cached = file.is_none();
+    // A file of the wrong size is there too: that is just what this is to tell.
+    let Some(path) = file.or_else(|| hub::cache_path(model).filter(|path| path.exists())) else {
+        bail!("{name} is not in the cache: fetch it with `batchroom models pull {name}`");
     };
-    hub::verify(model, &path, |_| ()).with_context(|| {
-        format!("remove it with `batchroom models rm {name}` and fetch it again with `batchroom models pull {name}`")
-    })?;
-    println!("{} is {}: size and sha256 are right", path.display(), model.title);
+    if let Err(error) = hub::verify(model, &path, |_| ()) {
+        bail!("{error}{}", if cached { format!("; `batchroom models pull {name}` fetches it again") } else { String::new() });
+    }
+    say(&format!("{} is {}: size and sha256 are right", path.display(), model.title))?;
     Ok(())
 }

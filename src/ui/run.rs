@@ -12,12 +12,13 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
+use super::keymap::Action;
 use super::state::{Options, State};
 use super::terminal::Screen;
-use super::update::{Effect, Msg, update};
+use super::update::{Effect, Msg, act, update};
 use super::view::screen;
 use crate::batch::{RequestId, UserId};
-use crate::engine::{EngineHandle, Event, Snapshot};
+use crate::engine::{EngineHandle, Event, RunState, Snapshot};
 use crate::hub::Progress;
 
 /// What the screen needs from the world beside an engine.
@@ -62,6 +63,9 @@ pub async fn run(engine: EngineHandle, services: Arc<dyn Services>, options: Opt
         leave: None,
     };
     let mut input = listen_for_input()?;
+    if app.state.wanted {
+        app.fetch_wanted();
+    }
     while app.leave.is_none() {
         app.turn(&mut input, &mut signals).await?;
         if app.dirty && Instant::now() >= app.next_frame && app.leave.is_none() {
@@ -177,6 +181,13 @@ impl App {
             () = notice_over => self.take(Msg::Tick),
         }
         Ok(())
+    }
+
+    /// Begins the fetch that was asked for on the command line.
+    fn fetch_wanted(&mut self) {
+        for effect in act(&mut self.state, Action::Model) {
+            self.carry_out(effect);
+        }
     }
 
     fn take(&mut self, msg: Msg) {
@@ -320,6 +331,13 @@ impl App {
             if self.state.pane_of(user).is_some_and(|pane| pane.live) {
                 self.take(Msg::Engine(user, stopped()));
             }
+        }
+        // What a person has set stays set.
+        if self.state.snapshot.state == RunState::Paused {
+            engine.pause(true);
+        }
+        if let Some(pace) = self.state.pace {
+            engine.set_pace(pace);
         }
         self.snapshots = engine.snapshots();
         self.engine = engine;

@@ -122,6 +122,8 @@ pub struct Options {
     /// The name of the small model that is always there.
     pub small_name: String,
     pub better: Better,
+    /// The better model was asked for: it is fetched at once, and taken when it is there.
+    pub wanted: bool,
     /// Said at the start.
     pub notice: Option<String>,
 }
@@ -139,6 +141,10 @@ pub struct State {
     pub zoom: bool,
     pub broadcast: bool,
     pub better: Better,
+    /// Switch as soon as the better model is there.
+    pub wanted: bool,
+    /// The pace chosen by key, which a new engine takes over.
+    pub pace: Option<Pace>,
     pub notice: Option<Notice>,
     pub snapshot: Arc<Snapshot>,
     pub now: Duration,
@@ -155,6 +161,8 @@ impl State {
     pub fn new(options: Options, snapshot: Arc<Snapshot>, seed: u64) -> State {
         let mut state = State {
             better: options.better.clone(),
+            wanted: options.wanted,
+            pace: None,
             panes: Vec::new(),
             focus: 0,
             gone: Vec::new(),

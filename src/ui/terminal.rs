@@ -26,7 +26,7 @@ pub struct Screen {
 impl Screen {
     pub fn take() -> io::Result<Screen> {
         restore_on_panic();
-        enter()?;
+        enter().inspect_err(|_| restore())?;
         match Terminal::new(CrosstermBackend::new(io::stdout())) {
             Ok(terminal) => Ok(Screen { terminal }),
             Err(error) => {

@@ -92,10 +92,7 @@ pub fn update(state: &mut State, msg: Msg, now: Duration) -> Vec<Effect> {
             on_progress(state, progress);
             Vec::new()
         }
-        Msg::Fetched(result) => {
-            on_fetched(state, result);
-            Vec::new()
-        }
+        Msg::Fetched(result) => on_fetched(state, result),
         Msg::Switched(result) => {
             on_switched(state, result);
             Vec::new()
@@ -193,9 +190,9 @@ pub fn act(state: &mut State, action: Action) -> Vec<Effect> {
         Action::Pause => return vec![Effect::Pause(state.snapshot.state != RunState::Paused)],
         Action::Step => return vec![Effect::Pause(true), Effect::Step(1)],
         Action::StepTen => return vec![Effect::Pause(true), Effect::Step(10)],
-        Action::Slower => return vec![Effect::SetPace(pace_beside(state, true))],
-        Action::Faster => return vec![Effect::SetPace(pace_beside(state, false))],
-        Action::FullSpeed => return vec![Effect::SetPace(Pace::Full)],
+        Action::Slower => return set_pace(state, pace_beside(state, true)),
+        Action::Faster => return set_pace(state, pace_beside(state, false)),
+        Action::FullSpeed => return set_pace(state, Pace::Full),
         Action::Model => return model(state),
         Action::SwitchBack => return switch_back(state),
         Action::Help => state.mode = Mode::Help { scroll: 0 },
@@ -335,6 +332,11 @@ fn close_pane(state: &mut State) -> Vec<Effect> {
     if pane.live { vec![Effect::Abandon(pane.person.user)] } else { Vec::new() }
 }
 
+fn set_pace(state: &mut State, pace: Pace) -> Vec<Effect> {
+    state.pace = Some(pace);
+    vec![Effect::SetPace(pace)]
+}
+
 fn pace_beside(state: &State, slower: bool) -> Pace {
     let now = state.paced();
     // The present pace may be any number: the nearest rung on the wanted side.
@@ -407,14 +409,16 @@ fn on_progress(state: &mut State, progress: Progress) {
     (download.source, download.done, download.total) = (progress.source, progress.done, progress.total);
 }
 
-fn on_fetched(state: &mut State, result: Result<(), String>) {
+fn on_fetched(state: &mut State, result: Result<(), String>) -> Vec<Effect> {
     if !matches!(state.better, Better::Fetching(_)) {
-        return;
+        return Vec::new();
     }
+    let wanted = std::mem::take(&mut state.wanted);
     match result {
         Ok(()) => state.better = Better::Ready,
         Err(why) => state.better = Better::Failed(why),
     }
+    if wanted && state.better == Better::Ready { model(state) } else { Vec::new() }
 }
 
 fn on_switched(state: &mut State, result: Result<String, String>) {
@@ -428,8 +432,10 @@ fn on_switched(state: &mut State, result: Result<String, String>) {
             state.better = Better::InUse;
             state.say(format!("{} answers now; every chat is still here", state.options.better_title));
         }
+        // Fetching looks at the file again, and replaces it if it is damaged.
+        Err(why) if state.on_small_model() => state.better = Better::Failed(why),
         Err(why) => {
-            state.better = if state.on_small_model() { Better::Ready } else { Better::InUse };
+            state.better = Better::InUse;
             state.complain(why);
         }
     }

@@ -32,6 +32,7 @@ fn options() -> Options {
         better_bytes: 98_362_432,
         small_name: "nano".into(),
         better: Better::Absent,
+        wanted: false,
         notice: None,
     }
 }
