@@ -24,6 +24,9 @@ pub const INTERRUPTED: u8 = 130;
 /// The model that was asked for, or the default; fetched if need be, with a progress bar on standard error.
 async fn choose(model: Option<&str>) -> anyhow::Result<Choice> {
     let choice = model.map(Choice::parse).transpose()?.unwrap_or_else(default_choice);
+    if model.is_none() && std::io::stderr().is_terminal() {
+        eprintln!("batchroom: {} answers (--model names another)", choice.name());
+    }
     if let Choice::Published(model) = &choice {
         fetch_with_bar(model).await?;
     }

@@ -282,3 +282,42 @@ fn a_reader_that_goes_away_is_no_error() {
         assert_eq!(output.status.code(), Some(0), "{args:?}");
     }
 }
+
+/// Ids of the answers to `prompts`, `seats` at a time, from SmolLM2 in the user's own cache.
+fn smollm2_ids(prompts: &str, seats: &str) -> Vec<serde_json::Value> {
+    let cache = batchroom::hub::models_dir().expect("a cache");
+    let cache = cache.parent().and_then(std::path::Path::parent).expect("two folders up");
+    let home = Home::new();
+    let file = home.file("prompts.jsonl", prompts);
+    let args = ["ask", "--model", "smollm2", "--prompts", &file, "--json", "--max-num-seqs", seats];
+    let output = home.command(&args).env("XDG_CACHE_HOME", cache).output().expect("the program starts");
+    Ended::of(output).objects().into_iter().map(|answer| answer["token_ids"].clone()).collect()
+}
+
+#[test]
+fn sixteen_together_on_smollm2_are_the_sixteen_one_by_one() {
+    // Fetched by the program's own code, with the user's own network.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let progress = tokio::sync::watch::channel(batchroom::hub::Progress::default()).0;
+    runtime.block_on(batchroom::hub::fetch(&batchroom::hub::SMOLLM2, progress)).expect("smollm2");
+    let places = ["sea", "forest", "desert", "city", "river", "farm", "sky", "cave"];
+    let line = |at: usize| {
+        let text = format!("Name {} things that are found in the {}.", at + 2, places[at % 8]);
+        json!({"prompt": text, "temperature": 0, "max_tokens": 12}).to_string()
+    };
+    let prompts = (0..16).map(line).collect::<Vec<_>>().join("\n");
+    let together = smollm2_ids(&prompts, "16");
+    assert_eq!(together.len(), 16);
+    assert_eq!(together, smollm2_ids(&prompts, "1"));
+}
+
+#[test]
+fn more_prompts_than_seats_are_all_answered() {
+    let home = Home::new();
+    let lines: Vec<String> = (0..300).map(|n| json!({"prompt": format!("hi {n}")}).to_string()).collect();
+    let file = home.file("many.jsonl", lines.join("\n"));
+    let args = ["ask", "--prompts", &file, "--json", "--max-tokens", "2", "--max-num-seqs", "64", "--max-waiting", "1"];
+    let answers = home.run(&args).objects();
+    assert_eq!(answers.len(), 300);
+    assert!(answers.iter().all(|answer| answer.get("error").is_none()));
+}

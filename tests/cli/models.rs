@@ -84,3 +84,29 @@ fn broken_model_files_are_one_clear_line() {
     let answer = |model: &str| home.run(&[&asked[..], &[model]].concat()).ok();
     assert_eq!(answer(&copy), answer("nano"));
 }
+
+#[test]
+fn a_damaged_file_in_the_cache_is_said() {
+    let home = Home::new();
+    let folder = home.path().join("cache/batchroom/models");
+    std::fs::create_dir_all(&folder).expect("the cache");
+    let file = std::fs::File::create(folder.join("SmolLM2-135M-Instruct.Q4_1.gguf")).expect("a file");
+    file.set_len(1000).expect("a file");
+    assert!(home.run(&["models", "list"]).ok().contains("damaged: 1000 bytes"));
+    home.run(&["models", "verify", "smollm2"]).refused(&["1000 bytes instead of 98362432", "models pull smollm2"]);
+    // The right size, and nothing in it.
+    file.set_len(98_362_432).expect("a file");
+    home.run(&["models", "verify", "smollm2"]).refused(&["sha256", "models pull smollm2"]);
+    // Fetching it again is tried, and there is no way.
+    let output = home.command(&["ask", "Say hello."]).env("PATH", home.path()).output().expect("the program starts");
+    let ended = Ended::of(output);
+    assert!(ended.status == Some(1) && ended.err.contains("cache: ") && ended.err.contains("sha256"), "{ended:?}");
+}
+
+#[test]
+fn a_reader_that_goes_is_no_fault() {
+    let home = Home::new();
+    let mut child = home.command(&["models", "list"]).stdout(std::process::Stdio::piped()).spawn().expect("the program starts");
+    drop(child.stdout.take());
+    assert_eq!(child.wait().expect("an end").code(), Some(0));
+}

@@ -21,6 +21,33 @@ fn no_way_to_fetch_is_said_and_the_room_goes_on() {
     terminal.expect("cut at max_tokens (4)");
 }
 
+#[test]
+fn a_model_that_was_asked_for_and_cannot_be_had_leaves_the_room_open() {
+    let nowhere = tempfile::tempdir().expect("a folder");
+    let place = nowhere.path().to_str().expect("UTF-8");
+    let spec = Spec::room(&["--model", "smollm2", "--max-tokens", "4", "--pace", "full"]).env("PATH", place);
+    let mut terminal = spec.env("XDG_CACHE_HOME", place).size(160, 40).start();
+    terminal.expect("smollm2 could not be fetched.");
+    terminal.send("Say hello.");
+    terminal.expect("cut at max_tokens (4)");
+}
+
+#[test]
+fn a_damaged_file_in_the_cache_gives_way_to_nano() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let models = folder.path().join("batchroom/models");
+    std::fs::create_dir_all(&models).expect("the cache");
+    let model = &batchroom::hub::SMOLLM2;
+    // The right size, and nothing in it.
+    std::fs::File::create(models.join(model.file)).and_then(|file| file.set_len(model.bytes)).expect("a file");
+    let place = folder.path().to_str().expect("UTF-8");
+    let mut terminal = Spec::room(&["--max-tokens", "4", "--pace", "full"]).env("XDG_CACHE_HOME", place).size(160, 40).start();
+    terminal.expect("sha256");
+    terminal.expect("Ctrl-G fetches");
+    terminal.send("Say hello.");
+    terminal.expect("cut at max_tokens (4)");
+}
+
 /// A pip that never ends, and says which process it is.
 fn endless_pip(folder: &Path) {
     let script = format!("#!/bin/sh\necho $$ > {}/pid\nexec /bin/sleep 600\n", folder.display());
