@@ -20,73 +20,73 @@ pub struct RawConfig {
     #[arg(long, global = true, value_name = "DEVICE", help_heading = "Model and engine")]
     pub device: Option<String>,
     /// Compute threads, with device cpu [default: physical cores]
-    #[arg(long, global = true, value_name = "N", help_heading = "Model and engine")]
+    #[arg(long, global = true, allow_negative_numbers = true, value_name = "N", help_heading = "Model and engine")]
     pub threads: Option<usize>,
     /// KV memory, for instance 512MiB [default: enough for every seat's whole context, at most 512MiB]
-    #[arg(long, global = true, value_name = "SIZE", help_heading = "Model and engine")]
+    #[arg(long, global = true, allow_negative_numbers = true, value_name = "SIZE", help_heading = "Model and engine")]
     pub kv_memory: Option<String>,
     /// Sequences in the batch at once at most [default: 8; ask: 16]
-    #[arg(long, global = true, value_name = "N", help_heading = "Model and engine")]
+    #[arg(long, global = true, allow_negative_numbers = true, value_name = "N", help_heading = "Model and engine")]
     pub max_num_seqs: Option<usize>,
     /// Tokens computed in one step at most [default: 256]
-    #[arg(long, global = true, value_name = "N", help_heading = "Model and engine")]
+    #[arg(long, global = true, allow_negative_numbers = true, value_name = "N", help_heading = "Model and engine")]
     pub max_num_batched_tokens: Option<usize>,
     /// Tokens of one prompt computed in one step at most [default: 64]
-    #[arg(long, global = true, value_name = "N", help_heading = "Model and engine")]
+    #[arg(long, global = true, allow_negative_numbers = true, value_name = "N", help_heading = "Model and engine")]
     pub prefill_chunk: Option<usize>,
     /// Tokens of one conversation at most [default: the model's context]
-    #[arg(long, global = true, value_name = "N", help_heading = "Model and engine")]
+    #[arg(long, global = true, allow_negative_numbers = true, value_name = "N", help_heading = "Model and engine")]
     pub max_model_len: Option<usize>,
     /// Requests in the waiting queue at most [default: 64]
-    #[arg(long, global = true, value_name = "N", help_heading = "Model and engine")]
+    #[arg(long, global = true, allow_negative_numbers = true, value_name = "N", help_heading = "Model and engine")]
     pub max_waiting: Option<usize>,
 
     /// System prompt of every conversation
     #[arg(long, global = true, value_name = "TEXT", help_heading = "Answers")]
     pub system: Option<String>,
     /// 0 is exactly greedy [default: 0.7]
-    #[arg(long, global = true, value_name = "T", help_heading = "Answers")]
+    #[arg(long, global = true, allow_negative_numbers = true, value_name = "T", help_heading = "Answers")]
     pub temperature: Option<f32>,
     /// Keep the k likeliest tokens; 0 keeps all [default: 40]
-    #[arg(long, global = true, value_name = "K", help_heading = "Answers")]
+    #[arg(long, global = true, allow_negative_numbers = true, value_name = "K", help_heading = "Answers")]
     pub top_k: Option<usize>,
     /// Keep the likeliest tokens that add up to this probability [default: 0.95]
-    #[arg(long, global = true, value_name = "P", help_heading = "Answers")]
+    #[arg(long, global = true, allow_negative_numbers = true, value_name = "P", help_heading = "Answers")]
     pub top_p: Option<f32>,
     /// Keep tokens at least this fraction as likely as the likeliest [default: 0.05]
-    #[arg(long, global = true, value_name = "P", help_heading = "Answers")]
+    #[arg(long, global = true, allow_negative_numbers = true, value_name = "P", help_heading = "Answers")]
     pub min_p: Option<f32>,
     /// Push down tokens that are there already; 1 changes nothing [default: 1.1]
-    #[arg(long, global = true, value_name = "R", help_heading = "Answers")]
+    #[arg(long, global = true, allow_negative_numbers = true, value_name = "R", help_heading = "Answers")]
     pub repetition_penalty: Option<f32>,
     /// Tokens of one answer at most [default: 512]
-    #[arg(long, global = true, value_name = "N", help_heading = "Answers")]
+    #[arg(long, global = true, allow_negative_numbers = true, value_name = "N", help_heading = "Answers")]
     pub max_tokens: Option<usize>,
     /// Seed of the draws [default: a new one for each answer]
-    #[arg(long, global = true, value_name = "N", help_heading = "Answers")]
+    #[arg(long, global = true, allow_negative_numbers = true, value_name = "N", help_heading = "Answers")]
     pub seed: Option<u64>,
     /// An answer ends where this text would appear (may be given several times)
     #[arg(long, global = true, value_name = "TEXT", help_heading = "Answers")]
     pub stop: Option<Vec<String>>,
 
     /// Chat panes at the start, 1 to 16 [default: 4]
-    #[arg(long, value_name = "N", help_heading = "Screen")]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", help_heading = "Screen")]
     pub panes: Option<usize>,
     /// Names of the panes, separated by commas
     #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = "Screen")]
     pub names: Option<Vec<String>>,
     /// Steps a second on screen: auto, full or a number [default: auto: 15 for nano, full for the rest]
-    #[arg(long, value_name = "PACE", help_heading = "Screen")]
+    #[arg(long, allow_negative_numbers = true, value_name = "PACE", help_heading = "Screen")]
     pub pace: Option<String>,
     /// Frames a second at most [default: 30]
-    #[arg(long, value_name = "N", help_heading = "Screen")]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", help_heading = "Screen")]
     pub fps: Option<u32>,
 }
 
 /// What a person wrote cannot be used. The message says where and what.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    #[error("cannot read {path}: {source}")]
+    #[error("cannot read {path}")]
     Read { path: PathBuf, source: std::io::Error },
     #[error("{path} has more than {MAX_FILE} bytes: that is no configuration")]
     TooLarge { path: PathBuf },

@@ -14,6 +14,8 @@ use crate::text::{TextModel, TokenizerData, TokenizerError};
 
 /// Positions in a KV block.
 pub const BLOCK_SIZE: usize = 16;
+/// Block ids are 32 bits.
+const MAX_BLOCKS: u64 = u32::MAX as u64;
 /// KV memory at most, when nobody says otherwise.
 const DEFAULT_KV_BYTES: u64 = 512 << 20;
 /// Steps a second of the smallest model on screen under `pace = "auto"`.
@@ -197,7 +199,7 @@ fn size(name: &str, shape: &LlamaConfig, config: &EngineConfig, default_seats: u
         let bytes = config.kv_memory.unwrap_or(DEFAULT_KV_BYTES);
         return Err(LaunchError::KvTooSmall { model: name.to_owned(), bytes, block: block_bytes });
     }
-    Ok((limits, usize::try_from(blocks).unwrap_or(usize::MAX)))
+    Ok((limits, usize::try_from(blocks.min(MAX_BLOCKS)).unwrap_or(usize::MAX)))
 }
 
 /// A block for every seat, but never more than an eighth of a small pool.
