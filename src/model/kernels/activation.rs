@@ -10,6 +10,9 @@
 //! and half groups of 6 (`16 * 32 * 32767`) the sum is below 2^24, so that its conversion to a float is exact as well;
 //! for those of 8 bits it is rounded once, to nearest, in every kernel family.
 
+use std::marker::PhantomData;
+use std::ops::Range;
+
 use super::layout::GROUP;
 use super::vector;
 
@@ -37,23 +40,22 @@ impl ActGroup {
         // Magnitudes compare as integers just as they do as floats, and a NaN is above all of them.
         let magnitude = values.iter().fold(0, |max: u32, value| max.max(value.to_bits() & 0x7fff_ffff));
         let largest = f32::from_bits(magnitude);
-        let (scale, inverse) = if magnitude >= f32::INFINITY.to_bits() {
-            (f32::NAN, 0.0)
-        } else if largest < 1e-30 {
-            (0.0, 0.0)
-        } else {
-            (largest / LARGEST, LARGEST / largest)
-        };
-        let mut codes = [0i16; GROUP];
-        let mut sum = 0i32;
-        if inverse != 0.0 {
-            for (code, value) in codes.iter_mut().zip(values) {
-                let rounded = vector::round_to_int(*value, inverse);
-                *code = rounded as i16;
-                sum += rounded;
-            }
+        if magnitude >= f32::INFINITY.to_bits() {
+            return ActGroup { scale: f32::NAN, scaled_sum: f32::NAN, ..ActGroup::ZERO };
         }
-        ActGroup { codes, scale, scaled_sum: scale * sum as f32 }
+        if largest < 1e-30 {
+            return ActGroup::ZERO;
+        }
+        let (scale, inverse) = (largest / LARGEST, LARGEST / largest);
+        let mut group = ActGroup { scale, ..ActGroup::ZERO };
+        let mut sum = 0i32;
+        for (code, value) in group.codes.iter_mut().zip(values) {
+            let rounded = vector::round_to_int(*value, inverse);
+            *code = rounded as i16;
+            sum += rounded;
+        }
+        group.scaled_sum = scale * sum as f32;
+        group
     }
 
     /// Inputs `2 * pair` and `2 * pair + 1` in one integer, for a broadcast.
@@ -61,5 +63,54 @@ impl ActGroup {
     pub(super) fn pair(&self, pair: usize) -> i32 {
         let [low, high] = self.codes.as_chunks::<2>().0[pair];
         i32::from(low) & 0xffff | i32::from(high) << 16
+    }
+}
+
+/// Rows of activations lie in bands of at most so many, and a band's groups lie group after group, `[group][row]`: one
+/// pointer then reaches all rows of a tile.
+pub(super) const BAND: usize = 8;
+
+/// The rows of band `index` out of `rows`: bands are as even as can be.
+#[inline(always)]
+pub(super) fn band(rows: usize, index: usize) -> Range<usize> {
+    let bands = rows.div_ceil(BAND);
+    rows * index / bands..rows * (index + 1) / bands
+}
+
+/// The band that a row is in.
+pub(super) fn band_of(rows: usize, row: usize) -> Range<usize> {
+    // Bands differ by one row at most, so the division is never past the band and seldom short of it.
+    let mut index = row * rows.div_ceil(BAND) / rows;
+    while band(rows, index).end <= row {
+        index += 1;
+    }
+    band(rows, index)
+}
+
+/// One row of activations to be written: its groups are `stride` apart.
+pub(super) struct RowOut<'a> {
+    first: *mut ActGroup,
+    stride: usize,
+    len: usize,
+    groups: PhantomData<&'a mut ActGroup>,
+}
+
+impl<'a> RowOut<'a> {
+    /// A row by itself.
+    pub fn of(groups: &'a mut [ActGroup]) -> RowOut<'a> {
+        RowOut { first: groups.as_mut_ptr(), stride: 1, len: groups.len(), groups: PhantomData }
+    }
+
+    /// # Safety
+    /// `len` groups, `stride` apart from `first` on, are good to be written and nobody else's.
+    pub unsafe fn new(first: *mut ActGroup, stride: usize, len: usize) -> RowOut<'a> {
+        RowOut { first, stride, len, groups: PhantomData }
+    }
+
+    #[inline(always)]
+    pub fn put(&mut self, index: usize, group: ActGroup) {
+        assert!(index < self.len, "group {index} of {}", self.len);
+        // SAFETY: in range, as just checked, and ours alone.
+        unsafe { self.first.add(index * self.stride).write(group) };
     }
 }

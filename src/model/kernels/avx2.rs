@@ -17,36 +17,52 @@ pub(super) unsafe fn run(job: &Job<'_>) {
         // SAFETY: the features are on here.
         Inputs::Floats(inputs) => unsafe { run_floats::<Avx2>(job, inputs) },
         Inputs::Quantized(inputs) => {
-            let inputs = &inputs[..job.rows * job.groups()];
-            each_tile(job.rows, 4, |first, rows| {
-                let tile = match rows {
-                    1 => tile::<1>,
-                    2 => tile::<2>,
-                    3 => tile::<3>,
-                    _ => tile::<4>,
-                };
-                // SAFETY: `rows` rows from `first` on are in `inputs`.
-                unsafe { tile(job, inputs, first) }
+            job.each_band(inputs, |first, rows, groups| {
+                each_tile(rows, 4, |row, count| {
+                    let tile = match count {
+                        1 => tile::<1>,
+                        2 => tile::<2>,
+                        3 => tile::<3>,
+                        _ => tile::<4>,
+                    };
+                    // SAFETY: rows `row..row + count` are in the band, which is the job's from row `first` on.
+                    unsafe { tile(job, &Rows { groups, stride: rows, row }, first + row) }
+                })
             })
         }
     }
 }
 
+/// Some rows of a band.
+struct Rows<'a> {
+    groups: &'a [ActGroup],
+    /// Rows of the band.
+    stride: usize,
+    /// The first of these rows in the band.
+    row: usize,
+}
+
+impl Rows<'_> {
+    #[inline(always)]
+    fn of_group<const ROWS: usize>(&self, group: usize) -> [&ActGroup; ROWS] {
+        let rows = &self.groups[group * self.stride + self.row..][..ROWS];
+        std::array::from_fn(|row| &rows[row])
+    }
+}
+
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn tile<const ROWS: usize>(job: &Job<'_>, inputs: &[ActGroup], first: usize) {
-    let groups = job.groups();
-    let rows: [&[ActGroup]; ROWS] = std::array::from_fn(|row| &inputs[(first + row) * groups..][..groups]);
+unsafe fn tile<const ROWS: usize>(job: &Job<'_>, rows: &Rows<'_>, first: usize) {
     for (index, panel, columns) in job.each_panel() {
         for half in 0..2 {
             let mut sums = [_mm256_setzero_ps(); ROWS];
             // SAFETY: the panel is whole, so each unit has all its bytes.
             unsafe {
                 match job.layout {
-                    Layout::Q4_0 => sum_simple::<0, ROWS>(panel, half, &rows, &mut sums),
-                    Layout::Q4_1 => sum_simple::<1, ROWS>(panel, half, &rows, &mut sums),
-                    Layout::Q8_0 => sum_simple::<2, ROWS>(panel, half, &rows, &mut sums),
-                    Layout::Q4_K => sum_q4_k(panel, half, &rows, &mut sums),
-                    _ => sum_q6_k(panel, half, &rows, &mut sums),
+                    Layout::Q4_0 => sum_simple::<0, ROWS>(panel, half, rows, &mut sums),
+                    Layout::Q4_1 => sum_simple::<1, ROWS>(panel, half, rows, &mut sums),
+                    Layout::Q8_0 => sum_simple::<2, ROWS>(panel, half, rows, &mut sums),
+                    Layout::Q4_K => sum_q4_k(panel, half, rows, &mut sums),
+                    _ => sum_q6_k(panel, half, rows, &mut sums),
                 }
             }
             let columns = columns.saturating_sub(half * 8).min(8);
@@ -162,12 +178,7 @@ fn scaled(product: __m256i, scale: __m256, act: &ActGroup, sum: __m256) -> __m25
 /// Q4_0 (0), Q4_1 (1) and Q8_0 (2).
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn sum_simple<const LAYOUT: u8, const ROWS: usize>(
-    panel: &[u8],
-    half: usize,
-    rows: &[&[ActGroup]; ROWS],
-    sums: &mut [__m256; ROWS],
-) {
+unsafe fn sum_simple<const LAYOUT: u8, const ROWS: usize>(panel: &[u8], half: usize, rows: &Rows<'_>, sums: &mut [__m256; ROWS]) {
     let (code_bytes, unit_bytes) = match LAYOUT {
         0 => (256, Layout::Q4_0.unit_bytes()),
         1 => (256, Layout::Q4_1.unit_bytes()),
@@ -177,7 +188,7 @@ unsafe fn sum_simple<const LAYOUT: u8, const ROWS: usize>(
         // SAFETY: a unit is its codes, then 32 bytes of scales, for Q4_1 32 of mins.
         unsafe {
             let unit = unit.as_ptr();
-            let acts: [&ActGroup; ROWS] = std::array::from_fn(|row| &rows[row][group]);
+            let acts: [&ActGroup; ROWS] = rows.of_group(group);
             let scale = halves(unit.add(code_bytes + half * 16));
             let products = match LAYOUT {
                 0 => nibbles::<true, ROWS>(unit, half, &acts),
@@ -199,7 +210,7 @@ unsafe fn sum_simple<const LAYOUT: u8, const ROWS: usize>(
 /// `panel` holds whole units of Q4_K, each row eight groups for each.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn sum_q4_k<const ROWS: usize>(panel: &[u8], half: usize, rows: &[&[ActGroup]; ROWS], sums: &mut [__m256; ROWS]) {
+unsafe fn sum_q4_k<const ROWS: usize>(panel: &[u8], half: usize, rows: &Rows<'_>, sums: &mut [__m256; ROWS]) {
     for (unit_index, unit) in panel.chunks_exact(Layout::Q4_K.unit_bytes()).enumerate() {
         // SAFETY: a unit is two vectors of halves and eight groups of 288 bytes.
         unsafe {
@@ -208,7 +219,7 @@ unsafe fn sum_q4_k<const ROWS: usize>(panel: &[u8], half: usize, rows: &[&[ActGr
             let dmin = halves(unit.add(32 + half * 16));
             for inner in 0..8 {
                 let at = unit.add(64 + inner * 288);
-                let acts: [&ActGroup; ROWS] = std::array::from_fn(|row| &rows[row][unit_index * 8 + inner]);
+                let acts: [&ActGroup; ROWS] = rows.of_group(unit_index * 8 + inner);
                 let products = nibbles::<false, ROWS>(at, half, &acts);
                 let bytes = |from: *const u8| _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(from.cast())));
                 let scale = _mm256_mul_ps(d, bytes(at.add(256 + half * 8)));
@@ -226,7 +237,7 @@ unsafe fn sum_q4_k<const ROWS: usize>(panel: &[u8], half: usize, rows: &[&[ActGr
 /// `panel` holds whole units of Q6_K, each row eight groups for each.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn sum_q6_k<const ROWS: usize>(panel: &[u8], half: usize, rows: &[&[ActGroup]; ROWS], sums: &mut [__m256; ROWS]) {
+unsafe fn sum_q6_k<const ROWS: usize>(panel: &[u8], half: usize, rows: &Rows<'_>, sums: &mut [__m256; ROWS]) {
     for (unit_index, unit) in panel.chunks_exact(Layout::Q6_K.unit_bytes()).enumerate() {
         // SAFETY: a unit is a vector of halves and sixteen groups of 272 bytes.
         unsafe {
@@ -234,7 +245,7 @@ unsafe fn sum_q6_k<const ROWS: usize>(panel: &[u8], half: usize, rows: &[&[ActGr
             let d = halves(unit.add(half * 16));
             for inner in 0..16 {
                 let at = unit.add(32 + inner * 272);
-                let acts: [&ActGroup; ROWS] = std::array::from_fn(|row| &rows[row][unit_index * 8 + inner / 2]);
+                let acts: [&ActGroup; ROWS] = rows.of_group(unit_index * 8 + inner / 2);
                 let products = octets::<4, ROWS>(at, half, &acts, inner % 2 * 8);
                 let signed = _mm256_cvtepi8_epi32(_mm_loadl_epi64(at.add(256 + half * 8).cast()));
                 let scale = _mm256_mul_ps(d, _mm256_cvtepi32_ps(signed));

@@ -8,15 +8,14 @@
 
 use std::arch::asm;
 use std::arch::x86_64::*;
-use std::cell::Cell;
 
-use super::activation::ActGroup;
+use super::activation::{ActGroup, BAND};
 use super::layout::{GROUP, Layout, PANEL};
-use super::panels::{Inputs, Job, each_tile, run_floats};
+use super::panels::{Inputs, Job, run_floats};
 use super::simd::x86::Avx512;
 
-/// Rows of a tile: their float and integer sums and a vector's codes fit the 32 registers.
-const TILE: usize = 8;
+// A band is a tile: the float and integer sums of 8 rows and a vector's codes fit the 32 registers.
+const _: () = assert!(BAND == 8);
 
 /// # Safety
 /// The CPU has the features named here; `job.out` is good for the job's rows and columns, and nobody else uses them.
@@ -26,10 +25,7 @@ pub(super) unsafe fn run(job: &Job<'_>) {
         // SAFETY: the features are on here.
         Inputs::Floats(inputs) => unsafe { run_floats::<Avx512>(job, inputs) },
         Inputs::Quantized(inputs) => {
-            let groups = job.groups();
-            let inputs = &inputs[..job.rows * groups];
-            let mut turned = TURNED.take();
-            each_tile(job.rows, TILE, |first, rows| {
+            job.each_band(inputs, |first, rows, band| {
                 let tile = match rows {
                     1 => of_layout::<1>,
                     2 => of_layout::<2>,
@@ -38,36 +34,12 @@ pub(super) unsafe fn run(job: &Job<'_>) {
                     5 => of_layout::<5>,
                     6 => of_layout::<6>,
                     7 => of_layout::<7>,
-                    8 => of_layout::<8>,
-                    9 => of_layout::<9>,
-                    10 => of_layout::<10>,
-                    11 => of_layout::<11>,
-                    12 => of_layout::<12>,
-                    13 => of_layout::<13>,
-                    14 => of_layout::<14>,
-                    15 => of_layout::<15>,
-                    _ => of_layout::<16>,
+                    _ => of_layout::<BAND>,
                 };
-                let inputs = &inputs[first * groups..][..rows * groups];
-                turn(inputs, groups, &mut turned);
-                // SAFETY: `turned` holds all groups of `rows` rows.
-                unsafe { tile(job, &turned, first) }
-            });
-            TURNED.set(turned);
+                // SAFETY: `band` holds all groups of `rows` rows.
+                unsafe { tile(job, band, first) }
+            })
         }
-    }
-}
-
-thread_local! {
-    /// A tile's inputs in the kernels' order: memory kept from job to job.
-    static TURNED: Cell<Vec<ActGroup>> = const { Cell::new(Vec::new()) };
-}
-
-/// From row after row to group after group, so that one pointer reaches all rows of a tile.
-fn turn(rows: &[ActGroup], groups: usize, out: &mut Vec<ActGroup>) {
-    out.clear();
-    for group in 0..groups {
-        out.extend(rows.iter().skip(group).step_by(groups));
     }
 }
 
@@ -76,15 +48,15 @@ const Q4_1: u8 = 1;
 const Q8_0: u8 = 2;
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,avx2,fma,f16c")]
-unsafe fn of_layout<const ROWS: usize>(job: &Job<'_>, inputs: &[ActGroup], first: usize) {
+unsafe fn of_layout<const ROWS: usize>(job: &Job<'_>, band: &[ActGroup], first: usize) {
     // SAFETY: handed on.
     unsafe {
         match job.layout {
-            Layout::Q4_0 => tile::<Q4_0, ROWS>(job, inputs, first),
-            Layout::Q4_1 => tile::<Q4_1, ROWS>(job, inputs, first),
-            Layout::Q8_0 => tile::<Q8_0, ROWS>(job, inputs, first),
-            Layout::Q4_K => tile_q4_k::<ROWS>(job, inputs, first),
-            _ => tile_q6_k::<ROWS>(job, inputs, first),
+            Layout::Q4_0 => tile::<Q4_0, ROWS>(job, band, first),
+            Layout::Q4_1 => tile::<Q4_1, ROWS>(job, band, first),
+            Layout::Q8_0 => tile::<Q8_0, ROWS>(job, band, first),
+            Layout::Q4_K => tile_q4_k::<ROWS>(job, band, first),
+            _ => tile_q6_k::<ROWS>(job, band, first),
         }
     }
 }
@@ -101,7 +73,7 @@ unsafe fn add_pair<const PAIR: usize, const ROWS: usize>(sums: &mut [__m512i; RO
             *sum = unsafe { add_products::<PAIR, $row>(*sum, codes, acts) };
         })* };
     }
-    of_rows!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
+    of_rows!(0 1 2 3 4 5 6 7);
 }
 
 /// `sum` plus the products of two neighbouring inputs of group `ROW`.
@@ -284,14 +256,14 @@ unsafe fn store<const ROWS: usize>(job: &Job<'_>, panel: usize, columns: usize, 
 
 /// Layouts of one scale (and min) a group.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,avx2,fma,f16c")]
-unsafe fn tile<const LAYOUT: u8, const ROWS: usize>(job: &Job<'_>, inputs: &[ActGroup], first: usize) {
+unsafe fn tile<const LAYOUT: u8, const ROWS: usize>(job: &Job<'_>, band: &[ActGroup], first: usize) {
     let groups = job.groups();
     let (code_bytes, unit_bytes) = match LAYOUT {
         Q4_0 => (256, Layout::Q4_0.unit_bytes()),
         Q4_1 => (256, Layout::Q4_1.unit_bytes()),
         _ => (512, Layout::Q8_0.unit_bytes()),
     };
-    assert!(inputs.len() == job.groups() * ROWS);
+    assert!(band.len() == job.groups() * ROWS);
     let ahead = ahead::<ROWS>(job, first);
     for (index, panel, columns) in job.each_panel() {
         let mut at = panel.as_ptr();
@@ -299,7 +271,7 @@ unsafe fn tile<const LAYOUT: u8, const ROWS: usize>(job: &Job<'_>, inputs: &[Act
         for group in 0..groups {
             // SAFETY: a panel holds `groups` units of the layout, each row `groups` groups.
             unsafe {
-                let acts = inputs.as_ptr().add(group * ROWS);
+                let acts = band.as_ptr().add(group * ROWS);
                 prefetch(at, ahead, unit_bytes);
                 let products = match LAYOUT {
                     Q4_0 => nibbles::<true, ROWS>(at, acts),
@@ -329,8 +301,8 @@ unsafe fn tile<const LAYOUT: u8, const ROWS: usize>(job: &Job<'_>, inputs: &[Act
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,avx2,fma,f16c")]
-unsafe fn tile_q4_k<const ROWS: usize>(job: &Job<'_>, inputs: &[ActGroup], first: usize) {
-    assert!(inputs.len() == job.groups() * ROWS);
+unsafe fn tile_q4_k<const ROWS: usize>(job: &Job<'_>, band: &[ActGroup], first: usize) {
+    assert!(band.len() == job.groups() * ROWS);
     let ahead = ahead::<ROWS>(job, first);
     for (index, panel, columns) in job.each_panel() {
         let mut sums = [_mm512_setzero_ps(); ROWS];
@@ -341,7 +313,7 @@ unsafe fn tile_q4_k<const ROWS: usize>(job: &Job<'_>, inputs: &[ActGroup], first
                 let dmin = halves(unit.as_ptr().add(32));
                 for inner in 0..8 {
                     let at = unit.as_ptr().add(64 + inner * 288);
-                    let acts = inputs.as_ptr().add((unit_index * 8 + inner) * ROWS);
+                    let acts = band.as_ptr().add((unit_index * 8 + inner) * ROWS);
                     prefetch(at, ahead, 288);
                     let products = nibbles::<false, ROWS>(at, acts);
                     let scale = _mm512_mul_ps(d, bytes_u8(at.add(256)));
@@ -360,8 +332,8 @@ unsafe fn tile_q4_k<const ROWS: usize>(job: &Job<'_>, inputs: &[ActGroup], first
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,avx2,fma,f16c")]
-unsafe fn tile_q6_k<const ROWS: usize>(job: &Job<'_>, inputs: &[ActGroup], first: usize) {
-    assert!(inputs.len() == job.groups() * ROWS);
+unsafe fn tile_q6_k<const ROWS: usize>(job: &Job<'_>, band: &[ActGroup], first: usize) {
+    assert!(band.len() == job.groups() * ROWS);
     let ahead = ahead::<ROWS>(job, first);
     for (index, panel, columns) in job.each_panel() {
         let mut sums = [_mm512_setzero_ps(); ROWS];
@@ -371,7 +343,7 @@ unsafe fn tile_q6_k<const ROWS: usize>(job: &Job<'_>, inputs: &[ActGroup], first
                 let d = halves(unit.as_ptr());
                 for inner in 0..16 {
                     let at = unit.as_ptr().add(32 + inner * 272);
-                    let acts = inputs.as_ptr().add((unit_index * 8 + inner / 2) * ROWS);
+                    let acts = band.as_ptr().add((unit_index * 8 + inner / 2) * ROWS);
                     prefetch(at, ahead, 272);
                     let mut products = [_mm512_setzero_si512(); ROWS];
                     if inner % 2 == 0 {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::super::pool::{Pool, WorkerPanicked};
 use super::Kernels;
-use super::activation::ActGroup;
+use super::activation::{ActGroup, RowOut, band_of};
 use super::layout::{GROUP, PANEL};
 use super::matrix::Matrix;
 use super::panels::{Inputs, Job};
@@ -60,8 +60,12 @@ impl Activations {
     pub fn normed(&mut self, pool: &Pool, kernels: Kernels, x: &[f32], weight: &[f32], eps: f32) -> Result<(), WorkerPanicked> {
         let k = self.k;
         if self.quantized {
-            let one = |row: usize, out: &mut [ActGroup]| kernels.rms_norm_quantize(&x[row * k..][..k], weight, eps, out);
-            pool.chunks(&mut self.groups, k / GROUP, one)?;
+            let (rows, groups) = (self.rows, ActTarget::new(&mut self.groups));
+            pool.split(rows, |row| {
+                // SAFETY: every row is one thread's.
+                let out = unsafe { groups.row(rows, row, 0..k / GROUP, k / GROUP) };
+                kernels.rms_norm_quantize_row(&x[row * k..][..k], weight, eps, out);
+            })?;
         }
         if self.floating {
             pool.chunks(&mut self.floats, k, |row, out| kernels.rms_norm(&x[row * k..][..k], weight, eps, out))?;
@@ -76,7 +80,12 @@ impl Activations {
     pub fn fill(&mut self, pool: &Pool, kernels: Kernels, x: &[f32]) -> Result<(), WorkerPanicked> {
         let k = self.k;
         if self.quantized {
-            pool.chunks(&mut self.groups, k / GROUP, |row, out| kernels.quantize(&x[row * k..][..k], out))?;
+            let (rows, groups) = (self.rows, ActTarget::new(&mut self.groups));
+            pool.split(rows, |row| {
+                // SAFETY: every row is one thread's.
+                let out = unsafe { groups.row(rows, row, 0..k / GROUP, k / GROUP) };
+                kernels.quantize_row(&x[row * k..][..k], out);
+            })?;
         }
         if self.floating {
             self.floats.copy_from_slice(&x[..self.rows * k]);
@@ -203,7 +212,7 @@ impl Kernels {
         assert!(up.rows() == width && out.k == width && out.rows == rows, "shapes that belong together");
         scratch.both.resize(rows * 2 * width, 0.0);
         let target = Target(scratch.both.as_mut_ptr());
-        let groups = ActTarget(out.groups.as_mut_ptr());
+        let groups = ActTarget::new(&mut out.groups);
         let floats = Target(out.floats.as_mut_ptr());
         let (quantized, floating) = (out.quantized, out.floating);
         // Cut at whole groups of 32 outputs, so that each thread quantizes what it made.
@@ -225,8 +234,7 @@ impl Kernels {
                     let up = std::slice::from_raw_parts(target.at(at + width), columns.len());
                     self.silu_mul_in_place(gate, up);
                     if quantized {
-                        let to = groups.at(row * (width / GROUP) + piece.start);
-                        self.quantize(gate, std::slice::from_raw_parts_mut(to, columns.len() / GROUP));
+                        self.quantize_row(gate, groups.row(rows, row, piece.clone(), width / GROUP));
                     }
                     if floating {
                         let to = floats.at(row * width + columns.start);
@@ -239,14 +247,29 @@ impl Kernels {
 }
 
 /// Groups that threads write at places that they have agreed on.
-struct ActTarget(*mut ActGroup);
+struct ActTarget {
+    groups: *mut ActGroup,
+    len: usize,
+}
 
-// SAFETY: `gated` gives every group to one thread.
+// SAFETY: whoever uses it gives every group to one thread.
 unsafe impl Sync for ActTarget {}
 
 impl ActTarget {
-    fn at(&self, group: usize) -> *mut ActGroup {
-        self.0.wrapping_add(group)
+    fn new(groups: &mut [ActGroup]) -> ActTarget {
+        ActTarget { groups: groups.as_mut_ptr(), len: groups.len() }
+    }
+
+    /// Some groups of one row out of `rows`, each of `of` groups.
+    ///
+    /// # Safety
+    /// The memory is still borrowed, and nobody else has these groups of this row.
+    unsafe fn row<'a>(&self, rows: usize, row: usize, groups: Range<usize>, of: usize) -> RowOut<'a> {
+        assert!(row < rows && groups.end <= of && rows * of <= self.len);
+        let band = band_of(rows, row);
+        let first = band.start * of + groups.start * band.len() + (row - band.start);
+        // SAFETY: a band's last group ends where the next band begins, so these are inside, as just checked.
+        unsafe { RowOut::new(self.groups.add(first), band.len(), groups.len()) }
     }
 }
 

@@ -35,6 +35,7 @@ pub use matmul::{Activations, Gated, Part};
 pub use matrix::{Matrix, MatrixError, Plan};
 
 pub use super::pool::{Pool, WorkerPanicked};
+use activation::RowOut;
 use panels::Job;
 
 /// The environment variable that names the kernels to use.
@@ -148,6 +149,22 @@ impl Kernels {
         self.0
     }
 
+    /// Quantizes one row of whole groups of 32.
+    ///
+    /// # Panics
+    /// When `out` has fewer groups than `x`.
+    pub fn quantize(self, x: &[f32], out: &mut [ActGroup]) {
+        self.quantize_row(x, RowOut::of(out));
+    }
+
+    /// RMSNorm of one row of whole groups of 32, quantized on the way.
+    ///
+    /// # Panics
+    /// When `out` has fewer groups than `x`.
+    pub fn rms_norm_quantize(self, x: &[f32], weight: &[f32], eps: f32, out: &mut [ActGroup]) {
+        self.rms_norm_quantize_row(x, weight, eps, RowOut::of(out));
+    }
+
     /// # Safety
     /// `job.out` is good for the job's rows and columns, and nobody else uses them meanwhile.
     unsafe fn panels(self, job: &Job<'_>) {
@@ -202,9 +219,9 @@ for_each_family! {
     /// RMSNorm of one row: `x / sqrt(mean(x^2) + eps) * weight`.
     pub fn rms_norm(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) = vector::rms_norm, plain;
     /// RMSNorm of one row of whole groups of 32, quantized on the way.
-    pub fn rms_norm_quantize(x: &[f32], weight: &[f32], eps: f32, out: &mut [ActGroup]) = vector::rms_norm_quantize, plain;
+    fn rms_norm_quantize_row(x: &[f32], weight: &[f32], eps: f32, out: RowOut<'_>) = vector::rms_norm_quantize, plain;
     /// Quantizes one row of whole groups of 32.
-    pub fn quantize(x: &[f32], out: &mut [ActGroup]) = vector::quantize, plain;
+    fn quantize_row(x: &[f32], out: RowOut<'_>) = vector::quantize, plain;
     /// `gate = silu(gate) * up`, element by element.
     pub fn silu_mul_in_place(gate: &mut [f32], up: &[f32]) = vector::silu_mul, plain;
     /// Rotates neighbouring pairs by the angles given as cosines and sines, then multiplies all by `factor`.

@@ -4,13 +4,13 @@
 //! products of a group add up in integers, exactly), even and odd inputs apart for float weights. How many rows
 //! a tile has, or who computes it, changes nothing.
 
-use super::activation::ActGroup;
+use super::activation::{ActGroup, BAND, band};
 use super::layout::{GROUP, Layout, PANEL};
 use super::repack::{Group, unpack_group};
 use super::simd::{Plain, Simd};
 use super::vector::Lanes;
 
-/// The inputs of a multiplication, row after row.
+/// The inputs of a multiplication: groups band by band (see [`BAND`]), floats row after row.
 #[derive(Clone, Copy)]
 pub(super) enum Inputs<'a> {
     Quantized(&'a [ActGroup]),
@@ -51,6 +51,16 @@ impl Job<'_> {
     pub fn each_panel(&self) -> impl Iterator<Item = (usize, &[u8], usize)> {
         let panels = self.panels.chunks_exact(self.panel_bytes).enumerate();
         panels.map(|(index, panel)| (index, panel, (self.outputs - index * PANEL).min(PANEL)))
+    }
+
+    /// Calls `tile(first row, rows, groups)` for each band, whose groups lie `[group][row]`.
+    #[inline(always)]
+    pub fn each_band<'b>(&self, inputs: &'b [ActGroup], mut tile: impl FnMut(usize, usize, &'b [ActGroup])) {
+        for index in 0..self.rows.div_ceil(BAND) {
+            let rows = band(self.rows, index);
+            let groups = &inputs[rows.start * self.groups()..rows.end * self.groups()];
+            tile(rows.start, rows.len(), groups);
+        }
     }
 
     /// Stores 16 outputs of one row, or as many as the panel has.
@@ -95,19 +105,17 @@ pub(super) unsafe fn run_portable(job: &Job<'_>) {
     // SAFETY: handed on.
     match job.inputs {
         Inputs::Floats(inputs) => unsafe { run_floats::<Plain>(job, inputs) },
-        Inputs::Quantized(inputs) => each_tile(job.rows, 8, |first, rows| unsafe { tile_portable(job, inputs, first, rows) }),
+        Inputs::Quantized(inputs) => job.each_band(inputs, |first, rows, band| unsafe { tile_portable(job, band, first, rows) }),
     }
 }
 
-unsafe fn tile_portable(job: &Job<'_>, inputs: &[ActGroup], first: usize, rows: usize) {
-    let inputs = &inputs[first * job.groups()..][..rows * job.groups()];
+unsafe fn tile_portable(job: &Job<'_>, band: &[ActGroup], first: usize, rows: usize) {
     for (index, panel, columns) in job.each_panel() {
-        let mut sums = [[0f32; PANEL]; 8];
+        let mut sums = [[0f32; PANEL]; BAND];
         for group in 0..job.groups() {
             let weights = unpack_group(job.layout, panel, group);
             for (row, sums) in sums[..rows].iter_mut().enumerate() {
-                let act = &inputs[row * job.groups() + group];
-                add_group(job.layout, &weights, act, sums);
+                add_group(job.layout, &weights, &band[group * rows + row], sums);
             }
         }
         for (row, sums) in sums[..rows].iter().enumerate() {

@@ -4,7 +4,7 @@
 //! into that family's vectors. Rust neither reorders nor contracts float operations, and `mul_add` is a fused
 //! multiply-add everywhere, so all families give the same bits.
 
-use super::activation::ActGroup;
+use super::activation::{ActGroup, RowOut};
 use super::layout::GROUP;
 
 pub(super) const LANES: usize = 16;
@@ -77,24 +77,24 @@ pub(super) fn rms_norm(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
 
 /// RMSNorm of one row, quantized on the way. `x` is a whole number of groups.
 #[inline(always)]
-pub(super) fn rms_norm_quantize(x: &[f32], weight: &[f32], eps: f32, out: &mut [ActGroup]) {
+pub(super) fn rms_norm_quantize(x: &[f32], weight: &[f32], eps: f32, mut out: RowOut<'_>) {
     let factor = rms_factor(x, eps);
     let (values, _) = x.as_chunks::<GROUP>();
     let (weights, _) = weight.as_chunks::<GROUP>();
-    for ((to, values), weights) in out.iter_mut().zip(values).zip(weights) {
+    for (index, (values, weights)) in values.iter().zip(weights).enumerate() {
         let mut normed = [0.0; GROUP];
         for index in 0..GROUP {
             normed[index] = values[index] * factor * weights[index];
         }
-        *to = ActGroup::quantize(&normed);
+        out.put(index, ActGroup::quantize(&normed));
     }
 }
 
 /// Quantizes one row of a whole number of groups.
 #[inline(always)]
-pub(super) fn quantize(x: &[f32], out: &mut [ActGroup]) {
-    for (to, values) in out.iter_mut().zip(x.as_chunks::<GROUP>().0) {
-        *to = ActGroup::quantize(values);
+pub(super) fn quantize(x: &[f32], mut out: RowOut<'_>) {
+    for (index, values) in x.as_chunks::<GROUP>().0.iter().enumerate() {
+        out.put(index, ActGroup::quantize(values));
     }
 }
 
