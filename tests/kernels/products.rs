@@ -1,6 +1,6 @@
 //! Weights: repacking against candle's dequantization, products between kernel families and against f64.
 
-use batchroom::model::kernels::{Activations, Kernels, Matrix, Part, Pool};
+use batchroom::model::kernels::{Activations, Ahead, Kernels, Matrix, Part, Pool};
 use batchroom::model::{GgmlType, KernelKind};
 use candle_core::Device;
 use candle_core::quantized::ggml_file::qtensor_from_ggml;
@@ -87,7 +87,7 @@ fn product(kind: KernelKind, threads: usize, matrix: &Matrix, x: &[f32], add: bo
     // Columns to both sides must stay as they are.
     let (stride, column) = (matrix.rows() + 5, 3);
     let mut out = vec![0.25f32; inputs.rows() * stride];
-    kernels.multiply(&pool, &[Part { weights: matrix, column }], &inputs, &mut out, stride, add).unwrap();
+    kernels.multiply(&pool, &[Part { weights: matrix, column }], &inputs, &mut out, stride, add, Ahead::NOTHING).unwrap();
     for row in out.chunks_exact(stride) {
         assert!(row[..column].iter().chain(&row[column + matrix.rows()..]).all(|value| *value == 0.25), "{kind}: outside");
     }
@@ -184,7 +184,9 @@ fn products_are_right() {
         let (pool, kernels) = (Pool::new(1).unwrap(), Kernels::fastest());
         let mut out = vec![0.0; rows * outputs];
         let inputs = activations(&matrix, &pool, kernels, &x);
-        kernels.multiply(&pool, &[Part { weights: &matrix, column: 0 }], &inputs, &mut out, outputs, false).unwrap();
+        kernels
+            .multiply(&pool, &[Part { weights: &matrix, column: 0 }], &inputs, &mut out, outputs, false, Ahead::NOTHING)
+            .unwrap();
         let mut weights = vec![0.0; k];
         for output in 0..outputs {
             matrix.row(output, &mut weights);

@@ -114,3 +114,34 @@ impl<'a> RowOut<'a> {
         unsafe { self.first.add(index * self.stride).write(group) };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bands_hold_every_row_once() {
+        for rows in 1..200usize {
+            let bands: Vec<Range<usize>> = (0..rows.div_ceil(BAND)).map(|index| band(rows, index)).collect();
+            assert!(bands.iter().all(|band| (1..=BAND).contains(&band.len())), "{rows} rows: {bands:?}");
+            assert_eq!(bands.iter().cloned().flatten().collect::<Vec<_>>(), (0..rows).collect::<Vec<_>>());
+            for row in 0..rows {
+                assert!(band_of(rows, row).contains(&row), "row {row} of {rows}");
+                assert!(bands.contains(&band_of(rows, row)));
+            }
+        }
+    }
+
+    #[test]
+    fn codes_give_the_numbers_back_to_sixteen_bits() {
+        let values: [f32; GROUP] = std::array::from_fn(|index| (index as f32 * 0.37).sin() * 3.0 - 0.5);
+        let group = ActGroup::quantize(&values);
+        let largest = values.iter().fold(0f32, |largest, value| largest.max(value.abs()));
+        for (code, value) in group.codes.iter().zip(values) {
+            assert!((f32::from(*code) * group.scale - value).abs() <= largest / 32767.0 * 0.51, "{code} for {value}");
+        }
+        assert_eq!(group.codes.iter().map(|code| code.unsigned_abs()).max(), Some(32767));
+        let sum: i32 = group.codes.iter().map(|code| i32::from(*code)).sum();
+        assert_eq!(group.scaled_sum, group.scale * sum as f32);
+    }
+}

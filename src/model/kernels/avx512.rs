@@ -273,6 +273,7 @@ unsafe fn tile<const LAYOUT: u8, const ROWS: usize>(job: &Job<'_>, band: &[ActGr
             unsafe {
                 let acts = band.as_ptr().add(group * ROWS);
                 prefetch(at, ahead, unit_bytes);
+                job.walk.ask();
                 let products = match LAYOUT {
                     Q4_0 => nibbles::<true, ROWS>(at, acts),
                     Q4_1 => nibbles::<false, ROWS>(at, acts),
@@ -315,6 +316,7 @@ unsafe fn tile_q4_k<const ROWS: usize>(job: &Job<'_>, band: &[ActGroup], first: 
                     let at = unit.as_ptr().add(64 + inner * 288);
                     let acts = band.as_ptr().add((unit_index * 8 + inner) * ROWS);
                     prefetch(at, ahead, 288);
+                    job.walk.ask();
                     let products = nibbles::<false, ROWS>(at, acts);
                     let scale = _mm512_mul_ps(d, bytes_u8(at.add(256)));
                     let min = _mm512_mul_ps(dmin, bytes_u8(at.add(272)));
@@ -345,6 +347,7 @@ unsafe fn tile_q6_k<const ROWS: usize>(job: &Job<'_>, band: &[ActGroup], first: 
                     let at = unit.as_ptr().add(32 + inner * 272);
                     let acts = band.as_ptr().add((unit_index * 8 + inner / 2) * ROWS);
                     prefetch(at, ahead, 272);
+                    job.walk.ask();
                     let mut products = [_mm512_setzero_si512(); ROWS];
                     if inner % 2 == 0 {
                         octets::<0, ROWS>(&mut products, at, acts);

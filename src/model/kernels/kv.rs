@@ -67,6 +67,18 @@ impl KvCache {
         KvLayer { keys: &floats[begin..middle], values: &floats[middle..end] }
     }
 
+    /// All floats of a layer, keys before values. Empty when there is no such layer.
+    pub fn layer_floats(&self, layer: usize) -> &[f32] {
+        let (begin, _, end) = self.bounds(layer);
+        self.buffer.floats().get(begin..end).unwrap_or_default()
+    }
+
+    /// Where a block's keys and values begin in [`KvCache::layer_floats`].
+    pub fn pages(&self, block: BlockId) -> [usize; 2] {
+        let (keys, values) = (self.shape.key_block(), self.shape.value_block());
+        [block.0 as usize * keys, self.blocks * keys + block.0 as usize * values]
+    }
+
     /// One layer, to be written by several threads.
     pub fn writer(&mut self, layer: usize) -> KvWriter<'_> {
         let (begin, middle, end) = self.bounds(layer);

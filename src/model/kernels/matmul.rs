@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::super::pool::{Pool, WorkerPanicked};
 use super::Kernels;
 use super::activation::{ActGroup, RowOut, band_of};
+use super::ahead::{Ahead, Walk};
 use super::layout::{GROUP, PANEL};
 use super::matrix::Matrix;
 use super::panels::{Inputs, Job};
@@ -127,10 +128,11 @@ impl Target {
 
 impl Kernels {
     /// `out[row][column + output] (+)= inputs[row] . weights[output]` for all parts, whose columns must not overlap.
-    /// `out` is `[rows][stride]`.
+    /// `out` is `[rows][stride]`. `ahead` is asked for on the way.
     ///
     /// # Errors
     /// When a thread panicked.
+    #[allow(clippy::too_many_arguments)]
     pub fn multiply(
         self,
         pool: &Pool,
@@ -139,6 +141,7 @@ impl Kernels {
         out: &mut [f32],
         stride: usize,
         add: bool,
+        ahead: Ahead<'_>,
     ) -> Result<(), WorkerPanicked> {
         assert!(out.len() >= inputs.rows() * stride, "room for all rows");
         let mut columns = 0;
@@ -150,12 +153,13 @@ impl Kernels {
         let total: usize = parts.iter().map(|part| part.weights.panels()).sum();
         let bytes = parts.iter().map(|part| part.weights.panel_bytes()).max().unwrap_or(1);
         pool.share_out(total, grain(total, bytes, inputs.rows(), pool), |_, piece| {
+            let walk = ahead.share(&piece, total);
             let mut first = 0;
             for part in parts {
                 let range = first..first + part.weights.panels();
                 let (from, to) = (piece.start.clamp(range.start, range.end), piece.end.clamp(range.start, range.end));
                 // SAFETY: the columns of these panels are this piece's alone, and inside `out` (both checked above).
-                unsafe { self.panel_block(part, from - first..to - first, inputs, &target, stride, add) };
+                unsafe { self.panel_block(part, from - first..to - first, inputs, &target, stride, add, &walk) };
                 first = range.end;
             }
         })
@@ -165,6 +169,7 @@ impl Kernels {
     ///
     /// # Safety
     /// `target` is good for the columns of these panels in all rows, and nobody else uses them.
+    #[allow(clippy::too_many_arguments)]
     unsafe fn panel_block(
         self,
         part: &Part<'_>,
@@ -173,6 +178,7 @@ impl Kernels {
         target: &Target,
         stride: usize,
         add: bool,
+        walk: &Walk<'_>,
     ) {
         if panels.is_empty() {
             return;
@@ -189,6 +195,7 @@ impl Kernels {
             out: target.at(part.column + panels.start * PANEL),
             out_stride: stride,
             add,
+            walk,
             ahead: if inputs.rows() <= TILE { AHEAD } else { panels.len() * weights.panel_bytes() },
         };
         // SAFETY: handed on.
@@ -196,9 +203,11 @@ impl Kernels {
     }
 
     /// The gated feed-forward's first half: `out = silu(gate x) * (up x)`, made ready for the matrix that reads it.
+    /// `ahead` is asked for on the way.
     ///
     /// # Errors
     /// When a thread panicked.
+    #[allow(clippy::too_many_arguments)]
     pub fn gated(
         self,
         pool: &Pool,
@@ -207,6 +216,7 @@ impl Kernels {
         inputs: &Activations,
         scratch: &mut Gated,
         out: &mut Activations,
+        ahead: Ahead<'_>,
     ) -> Result<(), WorkerPanicked> {
         let (rows, width) = (inputs.rows(), gate.rows());
         assert!(up.rows() == width && out.k == width && out.rows == rows, "shapes that belong together");
@@ -220,10 +230,11 @@ impl Kernels {
         let pair = GROUP / PANEL;
         let grain = grain(total, 2 * pair * gate.panel_bytes(), rows, pool);
         pool.share_out(total, grain, |_, piece| {
+            let walk = ahead.share(&piece, total);
             for (weights, column) in [(gate, 0), (up, width)] {
                 let panels = piece.start * pair..(piece.end * pair).min(weights.panels());
                 // SAFETY: groups, and with them panels and columns, belong to one piece each.
-                unsafe { self.panel_block(&Part { weights, column }, panels, inputs, &target, 2 * width, false) };
+                unsafe { self.panel_block(&Part { weights, column }, panels, inputs, &target, 2 * width, false, &walk) };
             }
             let columns = piece.start * GROUP..(piece.end * GROUP).min(width);
             for row in 0..rows {

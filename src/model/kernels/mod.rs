@@ -8,6 +8,7 @@
 #![allow(clippy::needless_range_loop)]
 
 mod activation;
+mod ahead;
 mod attention;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -27,6 +28,7 @@ use std::fmt;
 use std::str::FromStr;
 
 pub use activation::ActGroup;
+pub use ahead::Ahead;
 pub use attention::{AttentionShape, KvLayer, Scratch as AttentionScratch};
 pub use buffer::{Buffer, OutOfMemory};
 pub use kv::{KvCache, KvWriter, Slot};

@@ -5,6 +5,7 @@
 //! a tile has, or who computes it, changes nothing.
 
 use super::activation::{ActGroup, BAND, band};
+use super::ahead::Walk;
 use super::layout::{GROUP, Layout, PANEL};
 use super::repack::{Group, unpack_group};
 use super::simd::{Plain, Simd};
@@ -37,6 +38,8 @@ pub(super) struct Job<'a> {
     pub add: bool,
     /// How far before the weights that will be read next are called into the cache while the last rows pass over these.
     pub ahead: usize,
+    /// Keys and values to ask for meanwhile.
+    pub walk: &'a Walk<'a>,
 }
 
 impl Job<'_> {

@@ -3,7 +3,7 @@
 use crate::batch::Batch;
 
 use super::super::error::ModelError;
-use super::super::kernels::{Activations, AttentionScratch, Gated, Kernels, KvCache, OutOfMemory, Part, Pool};
+use super::super::kernels::{Activations, Ahead, AttentionScratch, Gated, Kernels, KvCache, OutOfMemory, Part, Pool};
 use super::Llama;
 use super::config::LlamaConfig;
 use super::plan::{Pages, Token};
@@ -18,6 +18,8 @@ pub(super) struct Buffers {
     angles: Vec<f32>,
     /// Queries, keys, values, `[tokens][(heads + 2 * kv_heads) * head_dim]`.
     qkv: Vec<f32>,
+    /// Where the keys and values of the batch begin in a layer's memory, when it pays to ask for them ahead.
+    pages: Vec<usize>,
     /// What attention gives, `[tokens][heads * head_dim]`.
     attended: Vec<f32>,
     scratch: Vec<AttentionScratch>,
@@ -45,12 +47,13 @@ impl Llama {
             return Ok(&[]);
         }
         buffers.prepare(config, pool, kv, &plan.tokens)?;
+        buffers.find_pages(batch, kv, plan.tokens.len());
         resize(&mut buffers.logits, plan.wanted.len() * config.vocab)?;
         let step = Step { config, weights, kernels: *kernels, pool, batch, tokens: &plan.tokens };
         step.begin(buffers)?;
         for (index, layer) in weights.layers.iter().enumerate() {
             step.attention(buffers, kv, index, layer)?;
-            step.feed_forward(buffers, layer)?;
+            step.feed_forward(buffers, kv, index, layer)?;
         }
         step.logits(buffers, &plan.wanted)?;
         Ok(&buffers.logits)
@@ -69,6 +72,27 @@ impl Buffers {
             scratch.reserve(kv.shape(), longest);
         }
         Ok(())
+    }
+}
+
+/// From so many tokens on a step is bound by arithmetic, and memory has time to spare.
+const AHEAD_TOKENS: usize = 8;
+/// Floats that are asked for ahead at most: 4 MB, which the caches hold until they are wanted.
+const AHEAD_FLOATS: usize = 1 << 20;
+
+impl Buffers {
+    fn find_pages(&mut self, batch: &Batch, kv: &KvCache, tokens: usize) {
+        self.pages.clear();
+        if tokens < AHEAD_TOKENS {
+            return;
+        }
+        let most = AHEAD_FLOATS / kv.shape().key_block();
+        for row in &batch.rows {
+            let used = (row.start + row.len()).div_ceil(kv.shape().block_size);
+            let room = most.saturating_sub(self.pages.len()) / 2;
+            let blocks = batch.row_blocks(row).iter().take(used.min(room));
+            self.pages.extend(blocks.flat_map(|block| kv.pages(*block)));
+        }
     }
 }
 
@@ -112,7 +136,7 @@ impl Step<'_> {
         inputs.normed(pool, kernels, residual, &layer.attention_norm, config.rms_eps)?;
         let parts = [(&layer.query, 0), (&layer.key, heads * dim), (&layer.value, (heads + kv_heads) * dim)];
         let parts = parts.map(|(weights, column)| Part { weights, column });
-        kernels.multiply(pool, &parts, inputs, qkv, width, false)?;
+        kernels.multiply(pool, &parts, inputs, qkv, width, false, Ahead::NOTHING)?;
 
         let writer = kv.writer(index);
         let scale = 1.0 / (dim as f32).sqrt();
@@ -139,19 +163,23 @@ impl Step<'_> {
         inputs.shape(tokens.len(), heads * dim, [&layer.output]);
         inputs.fill(pool, kernels, attended)?;
         let parts = [Part { weights: &layer.output, column: 0 }];
-        Ok(kernels.multiply(pool, &parts, inputs, residual, config.embedding, true)?)
+        Ok(kernels.multiply(pool, &parts, inputs, residual, config.embedding, true, Ahead::NOTHING)?)
     }
 
     /// The gated feed-forward and its residual.
-    fn feed_forward(&self, buffers: &mut Buffers, layer: &Layer) -> Result<(), ModelError> {
-        let Buffers { residual, inputs, inner, gated, .. } = buffers;
+    fn feed_forward(&self, buffers: &mut Buffers, kv: &KvCache, index: usize, layer: &Layer) -> Result<(), ModelError> {
+        let Buffers { residual, inputs, inner, gated, pages, .. } = buffers;
         let (config, kernels, pool) = (self.config, self.kernels, self.pool);
         inputs.shape(self.tokens.len(), config.embedding, [&layer.gate, &layer.up]);
         inputs.normed(pool, kernels, residual, &layer.feed_forward_norm, config.rms_eps)?;
+        // The next layer's keys and values, shared out by work: gate and up are two matrices of three.
+        let (next, len) = (kv.layer_floats(index + 1), kv.shape().key_block());
+        let (most, rest) = pages.split_at(pages.len() * 2 / 3);
+        let (most, rest) = (Ahead::new(next, most, len), Ahead::new(next, rest, len));
         inner.shape(self.tokens.len(), config.feed_forward, [&layer.down]);
-        kernels.gated(pool, &layer.gate, &layer.up, inputs, gated, inner)?;
+        kernels.gated(pool, &layer.gate, &layer.up, inputs, gated, inner, most)?;
         let parts = [Part { weights: &layer.down, column: 0 }];
-        Ok(kernels.multiply(pool, &parts, inner, residual, config.embedding, true)?)
+        Ok(kernels.multiply(pool, &parts, inner, residual, config.embedding, true, rest)?)
     }
 
     /// The last norm and the output matrix, for the tokens that are wanted.
@@ -168,6 +196,6 @@ impl Step<'_> {
         inputs.shape(wanted.len(), embedding, [output]);
         inputs.normed(self.pool, self.kernels, residual, &self.weights.output_norm, self.config.rms_eps)?;
         let parts = [Part { weights: output, column: 0 }];
-        Ok(self.kernels.multiply(self.pool, &parts, inputs, logits, self.config.vocab, false)?)
+        Ok(self.kernels.multiply(self.pool, &parts, inputs, logits, self.config.vocab, false, Ahead::NOTHING)?)
     }
 }
