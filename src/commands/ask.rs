@@ -46,10 +46,14 @@ pub async fn ask(args: AskArgs, config: Config) -> anyhow::Result<ExitCode> {
     engine_config.max_num_seqs = Some(seats);
     // Before the first step all of them wait.
     engine_config.max_waiting = engine_config.max_waiting.max(seats * 2);
-    let engine = tokio::task::spawn_blocking(move || launch(&choice, &engine_config, SEATS, Pace::Full)).await??;
-
-    let (stop, stopping) = watch::channel(false);
+    let (stop, mut stopping) = watch::channel(false);
     tokio::task::spawn_local(stop_on_ctrl_c(stop));
+    let launching = tokio::task::spawn_blocking(move || launch(&choice, &engine_config, SEATS, Pace::Full));
+    let engine = tokio::select! {
+        engine = launching => engine??,
+        // There is nothing yet to end cleanly, and a thread that loads cannot be called back.
+        Ok(()) = stopping.changed() => std::process::exit(INTERRUPTED.into()),
+    };
     let alone = jobs.len() == 1 && !args.json;
     let places = Rc::new(Semaphore::new(seats * 2));
     let answers: Vec<_> = jobs

@@ -35,7 +35,7 @@ async fn answer(engine: &EngineHandle, user: u32, prompt: &str) -> String {
 }
 
 /// Among the reference prompts this one's choices are all wide: the best token is 0.7 and more above the second
-/// (`margins` in `tests/data/nano.golden.json`), which is more than rounding to 8 bits moves them.
+/// (`margins` in `tests/data/nano.golden.json`), which is far more than rounding to 16 bits moves them.
 const PROMPT: &str = "What is a boat?";
 
 #[tokio::test]
