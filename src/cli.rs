@@ -25,7 +25,7 @@ pub struct Cli {
 const EXAMPLES: &str = "Examples:
   batchroom                                the room, with four panes
   batchroom --model smollm2 --panes 6      six people on SmolLM2
-  batchroom --kv-memory 600KiB             little memory: watch preemption
+  batchroom --kv-memory 300KiB             little memory: watch preemption
   batchroom ask \"Why is the sky blue?\"     one answer to standard output";
 
 #[derive(Debug, Subcommand)]

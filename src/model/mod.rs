@@ -9,6 +9,6 @@ mod tensors;
 
 pub use error::ModelError;
 pub use gguf::{GgmlType, GgufError, GgufFile, Metadata, TensorInfo};
-pub use kernels::{KernelError, KernelKind};
+pub use kernels::{KernelError, KernelKind, KvType};
 pub use llama::{Llama, LlamaConfig, ModelOptions};
 pub use tensors::TensorLlama;

@@ -14,7 +14,7 @@ use crate::batch::{Batch, BlockId};
 
 use super::error::ModelError;
 use super::gguf::GgufFile;
-use super::kernels::{AttentionShape, KernelKind, Kernels, KvCache, OutOfMemory, Pool};
+use super::kernels::{AttentionShape, KernelKind, Kernels, KvCache, KvType, OutOfMemory, Pool};
 pub use config::LlamaConfig;
 pub(super) use contents::Contents;
 use forward::Buffers;
@@ -32,6 +32,8 @@ pub struct ModelOptions {
     pub block_size: usize,
     /// KV blocks.
     pub num_blocks: usize,
+    /// What keys and values are kept as.
+    pub kv_type: KvType,
 }
 
 /// A loaded model with its KV memory.
@@ -64,7 +66,7 @@ impl Llama {
             group: config.heads / config.kv_heads,
             head_dim: config.head_dim,
         };
-        let kv = KvCache::new(shape, config.layers, pages.blocks)?;
+        let kv = KvCache::new(shape, options.kv_type, config.layers, pages.blocks)?;
         Ok(Llama { config, weights, kernels, pool, kv, plan: StepPlan::default(), buffers: Buffers::default() })
     }
 
@@ -134,6 +136,10 @@ impl Llama {
 
     pub fn num_blocks(&self) -> usize {
         self.kv.blocks()
+    }
+
+    pub fn kv_type(&self) -> KvType {
+        self.kv.kind()
     }
 
     /// Bytes of keys and values of one position, all layers.
