@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use batchroom::batch::{Batch, BlockId, RequestId, Row, RowKind, UserId};
-use batchroom::model::{GgufFile, KvType, Llama, ModelOptions};
+use batchroom::model::{GgufFile, KvType, Llama, ModelOptions, StepPart};
 
 const BLOCK: usize = 16;
 /// Where decoding begins; it goes on for [`STEPS`] positions.
@@ -45,11 +45,13 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     for length in [64, CONTEXT] {
         let mut best = f64::INFINITY;
+        model.clear_times();
         for _ in 0..TRIES {
             let begun = Instant::now();
             model.forward(&batch(1, 0, length, blocks_each))?;
             best = best.min(begun.elapsed().as_secs_f64());
         }
+        report_parts(&model, TRIES);
         println!("prefill of {length:3}: {:8.1} tok/s", length as f64 / best);
     }
     let mut alone = 0.0;
@@ -60,6 +62,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             model.forward(&prompt)?;
         }
         let mut best = f64::INFINITY;
+        model.clear_times();
         for _ in 0..TRIES {
             for step in 0..STEPS {
                 let batch = batch(users, CONTEXT + step, 1, blocks_each);
@@ -68,11 +71,20 @@ fn main() -> Result<(), Box<dyn Error>> {
                 best = best.min(begun.elapsed().as_secs_f64());
             }
         }
+        report_parts(&model, TRIES * STEPS);
         let speed = users as f64 / best;
         alone = if alone == 0.0 { speed } else { alone };
         println!("decode, {users:2} users: {speed:8.1} tok/s ({:.2} ms a step, {:.2} x the first)", best * 1e3, speed / alone);
     }
     Ok(())
+}
+
+/// Mean time of a step's parts.
+fn report_parts(model: &Llama, steps: usize) {
+    let times = model.times();
+    let each = |part: StepPart| times.of(part).as_secs_f64() / steps as f64 * 1e3;
+    let parts: Vec<String> = StepPart::ALL.iter().map(|part| format!("{} {:.2}", part.name(), each(*part))).collect();
+    println!("  ms: {}", parts.join(", "));
 }
 
 /// `len` tokens of each user from position `start` on. What the tokens are makes no difference to the speed.

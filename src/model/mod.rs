@@ -10,5 +10,5 @@ mod tensors;
 pub use error::ModelError;
 pub use gguf::{GgmlType, GgufError, GgufFile, Metadata, TensorInfo};
 pub use kernels::{KernelError, KernelKind, KvType};
-pub use llama::{Llama, LlamaConfig, ModelOptions};
+pub use llama::{Llama, LlamaConfig, ModelOptions, StepPart, StepTimes};
 pub use tensors::TensorLlama;

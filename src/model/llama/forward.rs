@@ -6,6 +6,7 @@ use super::super::error::ModelError;
 use super::super::kernels::{Activations, Ahead, AttentionScratch, Gated, Kernels, KvCache, OutOfMemory, Part, Pool};
 use super::Llama;
 use super::config::LlamaConfig;
+use super::parts::{StepPart, Stopwatch};
 use super::plan::{Pages, Token};
 use super::weights::{Layer, Weights};
 
@@ -27,6 +28,7 @@ pub(super) struct Buffers {
     inner: Activations,
     gated: Gated,
     logits: Vec<f32>,
+    pub watch: Stopwatch,
 }
 
 /// Grows (or shrinks, keeping its memory) a buffer.
@@ -50,12 +52,15 @@ impl Llama {
         buffers.find_pages(batch, kv, plan.tokens.len());
         resize(&mut buffers.logits, plan.wanted.len() * config.vocab)?;
         let step = Step { config, weights, kernels: *kernels, pool, batch, tokens: &plan.tokens };
+        buffers.watch.start();
         step.begin(buffers)?;
+        buffers.watch.lap(StepPart::Begin);
         for (index, layer) in weights.layers.iter().enumerate() {
             step.attention(buffers, kv, index, layer)?;
             step.feed_forward(buffers, kv, index, layer)?;
         }
         step.logits(buffers, &plan.wanted)?;
+        buffers.watch.lap(StepPart::Logits);
         Ok(&buffers.logits)
     }
 }
@@ -132,7 +137,7 @@ impl Step<'_> {
 
     /// Attention and its residual.
     fn attention(&self, buffers: &mut Buffers, kv: &mut KvCache, index: usize, layer: &Layer) -> Result<(), ModelError> {
-        let Buffers { residual, angles, qkv, attended, scratch, inputs, .. } = buffers;
+        let Buffers { residual, angles, qkv, attended, scratch, inputs, watch, .. } = buffers;
         let (config, kernels, pool, tokens) = (self.config, self.kernels, self.pool, self.tokens);
         let (dim, heads, kv_heads) = (config.head_dim, config.heads, config.kv_heads);
         let width = (heads + 2 * kv_heads) * dim;
@@ -142,6 +147,7 @@ impl Step<'_> {
         let parts = [(&layer.query, 0), (&layer.key, heads * dim), (&layer.value, (heads + kv_heads) * dim)];
         let parts = parts.map(|(weights, column)| Part { weights, column });
         kernels.multiply(pool, &parts, inputs, qkv, width, false, Ahead::NOTHING)?;
+        watch.lap(StepPart::Qkv);
 
         let writer = kv.writer(index);
         let scale = 1.0 / (dim as f32).sqrt();
@@ -154,6 +160,7 @@ impl Step<'_> {
             // SAFETY: the plan has made sure that no two tokens of a batch have one slot.
             unsafe { writer.write(kernels, tokens[index].slot, keys, values) };
         })?;
+        watch.lap(StepPart::Rotate);
 
         let (layer_kv, shape) = (kv.layer(index), kv.shape());
         let group = shape.group * dim;
@@ -164,16 +171,19 @@ impl Step<'_> {
             let queries = &qkv[index * width + head * group..][..group];
             kernels.attend(shape, &layer_kv, table, head, token.position + 1, queries, scratch, out);
         })?;
+        watch.lap(StepPart::Attention);
 
         inputs.shape(tokens.len(), heads * dim, [&layer.output]);
         inputs.fill(pool, kernels, attended)?;
         let parts = [Part { weights: &layer.output, column: 0 }];
-        Ok(kernels.multiply(pool, &parts, inputs, residual, config.embedding, true, Ahead::NOTHING)?)
+        kernels.multiply(pool, &parts, inputs, residual, config.embedding, true, Ahead::NOTHING)?;
+        watch.lap(StepPart::Output);
+        Ok(())
     }
 
     /// The gated feed-forward and its residual.
     fn feed_forward(&self, buffers: &mut Buffers, kv: &KvCache, index: usize, layer: &Layer) -> Result<(), ModelError> {
-        let Buffers { residual, inputs, inner, gated, pages, .. } = buffers;
+        let Buffers { residual, inputs, inner, gated, pages, watch, .. } = buffers;
         let (config, kernels, pool) = (self.config, self.kernels, self.pool);
         inputs.shape(self.tokens.len(), config.embedding, [&layer.gate, &layer.up]);
         inputs.normed(pool, kernels, residual, &layer.feed_forward_norm, config.rms_eps)?;
@@ -183,8 +193,11 @@ impl Step<'_> {
         let (most, rest) = (Ahead::new(next, most, len), Ahead::new(next, rest, len));
         inner.shape(self.tokens.len(), config.feed_forward, [&layer.down]);
         kernels.gated(pool, &layer.gate, &layer.up, inputs, gated, inner, most)?;
+        watch.lap(StepPart::GateUp);
         let parts = [Part { weights: &layer.down, column: 0 }];
-        Ok(kernels.multiply(pool, &parts, inner, residual, config.embedding, true, rest)?)
+        kernels.multiply(pool, &parts, inner, residual, config.embedding, true, rest)?;
+        watch.lap(StepPart::Down);
+        Ok(())
     }
 
     /// The last norm and the output matrix, for the tokens that are wanted.

@@ -7,6 +7,7 @@
 mod config;
 mod contents;
 mod forward;
+mod parts;
 mod plan;
 mod weights;
 
@@ -18,6 +19,7 @@ use super::kernels::{AttentionShape, KernelKind, Kernels, KvCache, KvType, OutOf
 pub use config::LlamaConfig;
 pub(super) use contents::Contents;
 use forward::Buffers;
+pub use parts::{StepPart, StepTimes};
 pub(super) use plan::{Pages, StepPlan, Token};
 use weights::Weights;
 
@@ -97,6 +99,15 @@ impl Llama {
         }
         self.kv.copy_block(from, to);
         Ok(())
+    }
+
+    /// Where the time of all passes since [`Llama::clear_times`] went.
+    pub fn times(&self) -> &StepTimes {
+        &self.buffers.watch.times
+    }
+
+    pub fn clear_times(&mut self) {
+        self.buffers.watch.times.clear();
     }
 
     pub fn config(&self) -> &LlamaConfig {
