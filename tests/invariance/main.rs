@@ -86,6 +86,16 @@ fn q4_k_and_q6_k() {
 }
 
 #[test]
+fn q2_k_q3_k_and_q5_k() {
+    check_tiny("Q2_K, Q3_K and Q5_K", &[GgmlType::Q2_K, GgmlType::Q3_K, GgmlType::Q5_K], Some(GgmlType::Q5_K));
+}
+
+#[test]
+fn q5_0_and_q5_1() {
+    check_tiny("Q5_0 and Q5_1", &[GgmlType::Q5_0, GgmlType::Q5_1], None);
+}
+
+#[test]
 fn floats() {
     check_tiny("floats", &[GgmlType::F32, GgmlType::F16, GgmlType::BF16], None);
 }

@@ -9,11 +9,16 @@ use super::support::families;
 use super::support::random::Random;
 use super::support::tiny::candle_type;
 
-const TYPES: [GgmlType; 8] = [
+const TYPES: [GgmlType; 13] = [
     GgmlType::Q4_0,
     GgmlType::Q4_1,
+    GgmlType::Q5_0,
+    GgmlType::Q5_1,
     GgmlType::Q8_0,
+    GgmlType::Q2_K,
+    GgmlType::Q3_K,
     GgmlType::Q4_K,
+    GgmlType::Q5_K,
     GgmlType::Q6_K,
     GgmlType::F16,
     GgmlType::BF16,
@@ -36,8 +41,10 @@ const FLAVOURS: [Flavour; 4] = [Flavour::Any, Flavour::MaxCodes, Flavour::ZeroCo
 /// Where a block keeps its f16 numbers.
 fn halves_of(ggml_type: GgmlType) -> &'static [usize] {
     match ggml_type {
-        GgmlType::Q4_0 | GgmlType::Q8_0 => &[0],
-        GgmlType::Q4_1 | GgmlType::Q4_K => &[0, 2],
+        GgmlType::Q4_0 | GgmlType::Q5_0 | GgmlType::Q8_0 => &[0],
+        GgmlType::Q4_1 | GgmlType::Q5_1 | GgmlType::Q4_K | GgmlType::Q5_K => &[0, 2],
+        GgmlType::Q2_K => &[80, 82],
+        GgmlType::Q3_K => &[108],
         GgmlType::Q6_K => &[208],
         _ => &[],
     }
@@ -136,7 +143,7 @@ fn repacked_rows_are_what_candle_dequantizes() {
 
 #[test]
 fn families_and_threads_and_tiles_agree_bit_by_bit() {
-    for seed in 0..120u64 {
+    for seed in 0..195u64 {
         let mut random = Random(seed);
         let ggml_type = TYPES[seed as usize % TYPES.len()];
         let flavour = FLAVOURS[random.below(4)];
@@ -163,7 +170,7 @@ fn families_and_threads_and_tiles_agree_bit_by_bit() {
 fn many_rows_over_many_panels_agree_bit_by_bit() {
     // More rows than a tile and more panels than a cacheful.
     let mut random = Random(99);
-    for ggml_type in [GgmlType::Q4_1, GgmlType::Q8_0, GgmlType::Q6_K] {
+    for ggml_type in [GgmlType::Q4_1, GgmlType::Q8_0, GgmlType::Q2_K, GgmlType::Q5_K, GgmlType::Q6_K] {
         let (outputs, k, rows) = (600, 512, 37);
         let matrix = Matrix::new(ggml_type, outputs, k, &blocks(ggml_type, outputs * k, Flavour::Any, &mut random)).unwrap();
         let x = inputs(rows * k, &mut random);

@@ -28,10 +28,12 @@ pub struct ActGroup {
     pub scale: f32,
     /// scale * sum of codes: what a weight's min is multiplied with.
     pub scaled_sum: f32,
+    /// The same of inputs 0..16 and of 16..32.
+    pub half_sums: [f32; 2],
 }
 
 impl ActGroup {
-    pub const ZERO: ActGroup = ActGroup { codes: [0; GROUP], scale: 0.0, scaled_sum: 0.0 };
+    pub const ZERO: ActGroup = ActGroup { codes: [0; GROUP], scale: 0.0, scaled_sum: 0.0, half_sums: [0.0; 2] };
 
     /// Quantizes 32 numbers: scale = largest magnitude / 32767, codes rounded to nearest, ties to even. A group that is
     /// zero (or as good as) becomes zeros, one with an infinity or a NaN becomes zeros with a NaN for its scale.
@@ -41,20 +43,23 @@ impl ActGroup {
         let magnitude = values.iter().fold(0, |max: u32, value| max.max(value.to_bits() & 0x7fff_ffff));
         let largest = f32::from_bits(magnitude);
         if magnitude >= f32::INFINITY.to_bits() {
-            return ActGroup { scale: f32::NAN, scaled_sum: f32::NAN, ..ActGroup::ZERO };
+            return ActGroup { scale: f32::NAN, scaled_sum: f32::NAN, half_sums: [f32::NAN; 2], ..ActGroup::ZERO };
         }
         if largest < 1e-30 {
             return ActGroup::ZERO;
         }
         let (scale, inverse) = (largest / LARGEST, LARGEST / largest);
         let mut group = ActGroup { scale, ..ActGroup::ZERO };
-        let mut sum = 0i32;
-        for (code, value) in group.codes.iter_mut().zip(values) {
-            let rounded = vector::round_to_int(*value, inverse);
-            *code = rounded as i16;
-            sum += rounded;
+        let mut sums = [0i32; 2];
+        for (half, sum) in sums.iter_mut().enumerate() {
+            for index in half * (GROUP / 2)..(half + 1) * (GROUP / 2) {
+                let rounded = vector::round_to_int(values[index], inverse);
+                group.codes[index] = rounded as i16;
+                *sum += rounded;
+            }
         }
-        group.scaled_sum = scale * sum as f32;
+        group.scaled_sum = scale * (sums[0] + sums[1]) as f32;
+        group.half_sums = sums.map(|sum| scale * sum as f32);
         group
     }
 

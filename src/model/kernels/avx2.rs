@@ -1,7 +1,9 @@
 //! AVX2 with FMA and F16C: eight output rows at a time, each panel in two halves.
 //!
-//! Codes are widened to 16 bits, and `vpmaddwd` adds the products of two inputs in 32 bits, exactly.
+//! Codes are widened to 16 bits, and `vpmaddwd` adds the products of two inputs in 32 bits, exactly. With AVX-VNNI
+//! (`VNNI`) one `vpdpwssd` does that and the addition to the sum.
 
+use std::arch::asm;
 use std::arch::x86_64::*;
 
 use super::activation::ActGroup;
@@ -10,9 +12,10 @@ use super::panels::{Inputs, Job, each_tile, run_floats};
 use super::simd::x86::Avx2;
 
 /// # Safety
-/// The CPU has the features named here; `job.out` is good for the job's rows and columns, and nobody else uses them.
+/// The CPU has the features named here, and AVX-VNNI if `VNNI` says so; `job.out` is good for the job's rows and columns,
+/// and nobody else uses them.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn run(job: &Job<'_>) {
+pub(super) unsafe fn run<const VNNI: bool>(job: &Job<'_>) {
     match job.inputs {
         // SAFETY: the features are on here.
         Inputs::Floats(inputs) => unsafe { run_floats::<Avx2>(job, inputs) },
@@ -20,10 +23,10 @@ pub(super) unsafe fn run(job: &Job<'_>) {
             job.each_band(inputs, |first, rows, groups| {
                 each_tile(rows, 4, |row, count| {
                     let tile = match count {
-                        1 => tile::<1>,
-                        2 => tile::<2>,
-                        3 => tile::<3>,
-                        _ => tile::<4>,
+                        1 => tile::<VNNI, 1>,
+                        2 => tile::<VNNI, 2>,
+                        3 => tile::<VNNI, 3>,
+                        _ => tile::<VNNI, 4>,
                     };
                     // SAFETY: rows `row..row + count` are in the band, which is the job's from row `first` on.
                     unsafe { tile(job, &Rows { groups, stride: rows, row }, first + row) }
@@ -32,6 +35,11 @@ pub(super) unsafe fn run(job: &Job<'_>) {
         }
     }
 }
+
+const Q4_0: u8 = 0;
+const Q4_1: u8 = 1;
+const Q8_0: u8 = 2;
+const Q5_1: u8 = 3;
 
 /// Some rows of a band.
 struct Rows<'a> {
@@ -51,18 +59,22 @@ impl Rows<'_> {
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn tile<const ROWS: usize>(job: &Job<'_>, rows: &Rows<'_>, first: usize) {
+unsafe fn tile<const VNNI: bool, const ROWS: usize>(job: &Job<'_>, rows: &Rows<'_>, first: usize) {
     for (index, panel, columns) in job.each_panel() {
         for half in 0..2 {
             let mut sums = [_mm256_setzero_ps(); ROWS];
             // SAFETY: the panel is whole, so each unit has all its bytes.
             unsafe {
                 match job.layout {
-                    Layout::Q4_0 => sum_simple::<0, ROWS>(panel, half, rows, &mut sums),
-                    Layout::Q4_1 => sum_simple::<1, ROWS>(panel, half, rows, &mut sums),
-                    Layout::Q8_0 => sum_simple::<2, ROWS>(panel, half, rows, &mut sums),
-                    Layout::Q4_K => sum_q4_k(panel, half, rows, &mut sums),
-                    _ => sum_q6_k(panel, half, rows, &mut sums),
+                    Layout::Q4_0 => sum_simple::<Q4_0, VNNI, ROWS>(panel, half, rows, &mut sums),
+                    Layout::Q4_1 => sum_simple::<Q4_1, VNNI, ROWS>(panel, half, rows, &mut sums),
+                    Layout::Q8_0 => sum_simple::<Q8_0, VNNI, ROWS>(panel, half, rows, &mut sums),
+                    Layout::Q5_1 => sum_simple::<Q5_1, VNNI, ROWS>(panel, half, rows, &mut sums),
+                    Layout::Q2_K => sum_halves::<false, VNNI, ROWS>(panel, half, rows, &mut sums),
+                    Layout::Q3_K => sum_halves::<true, VNNI, ROWS>(panel, half, rows, &mut sums),
+                    Layout::Q4_K => sum_k_mins::<false, VNNI, ROWS>(panel, half, rows, &mut sums),
+                    Layout::Q5_K => sum_k_mins::<true, VNNI, ROWS>(panel, half, rows, &mut sums),
+                    _ => sum_q6_k::<VNNI, ROWS>(panel, half, rows, &mut sums),
                 }
             }
             let columns = columns.saturating_sub(half * 8).min(8);
@@ -100,9 +112,54 @@ unsafe fn halves(from: *const u8) -> __m256 {
 /// Adds the products of one pair of inputs, for each row of the tile.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn add_pair<const ROWS: usize>(sums: &mut [__m256i; ROWS], codes: __m256i, acts: &[&ActGroup; ROWS], pair: usize) {
+fn add_pair<const VNNI: bool, const ROWS: usize>(
+    sums: &mut [__m256i; ROWS],
+    codes: __m256i,
+    acts: &[&ActGroup; ROWS],
+    pair: usize,
+) {
     for (sum, act) in sums.iter_mut().zip(acts) {
-        *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(codes, _mm256_set1_epi32(act.pair(pair))));
+        let inputs = _mm256_set1_epi32(act.pair(pair));
+        *sum = if VNNI { multiply_add(*sum, codes, inputs) } else { _mm256_add_epi32(*sum, _mm256_madd_epi16(codes, inputs)) };
+    }
+}
+
+/// `vpdpwssd` of AVX-VNNI, which the compiler knows only under a feature that not every CPU of this file's has.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn multiply_add(mut sum: __m256i, codes: __m256i, inputs: __m256i) -> __m256i {
+    // SAFETY: arithmetic on registers; only `run::<true>` comes here, which is for CPUs that have it.
+    unsafe {
+        asm!(
+            "{{vex}} vpdpwssd {sum}, {codes}, {inputs}",
+            sum = inout(ymm_reg) sum,
+            codes = in(ymm_reg) codes,
+            inputs = in(ymm_reg) inputs,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    sum
+}
+
+/// 32 bytes of packed codes, widened: two pairs from the low halves, two from the high ones.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn four_of<const SIGNED: bool>(all: __m256i) -> [__m256i; 4] {
+    if SIGNED {
+        [
+            _mm256_srai_epi16::<12>(_mm256_slli_epi16::<12>(all)),
+            _mm256_srai_epi16::<12>(_mm256_slli_epi16::<4>(all)),
+            _mm256_srai_epi16::<12>(_mm256_slli_epi16::<8>(all)),
+            _mm256_srai_epi16::<12>(all),
+        ]
+    } else {
+        let low = _mm256_set1_epi16(15);
+        [
+            _mm256_and_si256(all, low),
+            _mm256_and_si256(_mm256_srli_epi16::<8>(all), low),
+            _mm256_and_si256(_mm256_srli_epi16::<4>(all), low),
+            _mm256_srli_epi16::<12>(all),
+        ]
     }
 }
 
@@ -112,7 +169,7 @@ fn add_pair<const ROWS: usize>(sums: &mut [__m256i; ROWS], codes: __m256i, acts:
 /// A group's 256 bytes can be read from `group` on.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn nibbles<const SIGNED: bool, const ROWS: usize>(
+unsafe fn nibbles<const SIGNED: bool, const VNNI: bool, const ROWS: usize>(
     group: *const u8,
     half: usize,
     acts: &[&ActGroup; ROWS],
@@ -120,27 +177,33 @@ unsafe fn nibbles<const SIGNED: bool, const ROWS: usize>(
     let mut sums = [_mm256_setzero_si256(); ROWS];
     for quad in 0..4 {
         // SAFETY: inside the 256 bytes.
-        let all = unsafe { _mm256_loadu_si256(group.add(quad * 64 + half * 32).cast()) };
-        let codes = if SIGNED {
-            [
-                _mm256_srai_epi16::<12>(_mm256_slli_epi16::<12>(all)),
-                _mm256_srai_epi16::<12>(_mm256_slli_epi16::<4>(all)),
-                _mm256_srai_epi16::<12>(_mm256_slli_epi16::<8>(all)),
-                _mm256_srai_epi16::<12>(all),
-            ]
-        } else {
-            let low = _mm256_set1_epi16(15);
-            [
-                _mm256_and_si256(all, low),
-                _mm256_and_si256(_mm256_srli_epi16::<8>(all), low),
-                _mm256_and_si256(_mm256_srli_epi16::<4>(all), low),
-                _mm256_srli_epi16::<12>(all),
-            ]
-        };
-        add_pair(&mut sums, codes[0], acts, quad * 2);
-        add_pair(&mut sums, codes[1], acts, quad * 2 + 1);
-        add_pair(&mut sums, codes[2], acts, quad * 2 + 8);
-        add_pair(&mut sums, codes[3], acts, quad * 2 + 9);
+        let codes = four_of::<SIGNED>(unsafe { _mm256_loadu_si256(group.add(quad * 64 + half * 32).cast()) });
+        add_pair::<VNNI, ROWS>(&mut sums, codes[0], acts, quad * 2);
+        add_pair::<VNNI, ROWS>(&mut sums, codes[1], acts, quad * 2 + 1);
+        add_pair::<VNNI, ROWS>(&mut sums, codes[2], acts, quad * 2 + 8);
+        add_pair::<VNNI, ROWS>(&mut sums, codes[3], acts, quad * 2 + 9);
+    }
+    sums
+}
+
+/// Those of inputs 0..16 only, or, for `part` 1, of 16..32.
+///
+/// # Safety
+/// A group's 256 bytes can be read from `group` on.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn half_nibbles<const SIGNED: bool, const VNNI: bool, const ROWS: usize>(
+    group: *const u8,
+    half: usize,
+    acts: &[&ActGroup; ROWS],
+    part: usize,
+) -> [__m256i; ROWS] {
+    let mut sums = [_mm256_setzero_si256(); ROWS];
+    for quad in 0..4 {
+        // SAFETY: inside the 256 bytes.
+        let codes = four_of::<SIGNED>(unsafe { _mm256_loadu_si256(group.add(quad * 64 + half * 32).cast()) });
+        add_pair::<VNNI, ROWS>(&mut sums, codes[part * 2], acts, part * 8 + quad * 2);
+        add_pair::<VNNI, ROWS>(&mut sums, codes[part * 2 + 1], acts, part * 8 + quad * 2 + 1);
     }
     sums
 }
@@ -151,7 +214,7 @@ unsafe fn nibbles<const SIGNED: bool, const ROWS: usize>(
 /// 64 bytes can be read from `group` on for each quad.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn octets<const QUADS: usize, const ROWS: usize>(
+unsafe fn octets<const QUADS: usize, const VNNI: bool, const ROWS: usize>(
     group: *const u8,
     half: usize,
     acts: &[&ActGroup; ROWS],
@@ -161,8 +224,8 @@ unsafe fn octets<const QUADS: usize, const ROWS: usize>(
     for quad in 0..QUADS {
         // SAFETY: inside what the caller vouches for.
         let all = unsafe { _mm256_loadu_si256(group.add(quad * 64 + half * 32).cast()) };
-        add_pair(&mut sums, _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(all)), acts, pair + quad * 2);
-        add_pair(&mut sums, _mm256_srai_epi16::<8>(all), acts, pair + quad * 2 + 1);
+        add_pair::<VNNI, ROWS>(&mut sums, _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(all)), acts, pair + quad * 2);
+        add_pair::<VNNI, ROWS>(&mut sums, _mm256_srai_epi16::<8>(all), acts, pair + quad * 2 + 1);
     }
     sums
 }
@@ -175,30 +238,36 @@ fn scaled(product: __m256i, scale: __m256, act: &ActGroup, sum: __m256) -> __m25
     _mm256_fmadd_ps(_mm256_cvtepi32_ps(product), scale, sum)
 }
 
-/// Q4_0 (0), Q4_1 (1) and Q8_0 (2).
+/// Layouts of one scale (and min) a group.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn sum_simple<const LAYOUT: u8, const ROWS: usize>(panel: &[u8], half: usize, rows: &Rows<'_>, sums: &mut [__m256; ROWS]) {
+unsafe fn sum_simple<const LAYOUT: u8, const VNNI: bool, const ROWS: usize>(
+    panel: &[u8],
+    half: usize,
+    rows: &Rows<'_>,
+    sums: &mut [__m256; ROWS],
+) {
     let (code_bytes, unit_bytes) = match LAYOUT {
-        0 => (256, Layout::Q4_0.unit_bytes()),
-        1 => (256, Layout::Q4_1.unit_bytes()),
+        Q4_0 => (256, Layout::Q4_0.unit_bytes()),
+        Q4_1 => (256, Layout::Q4_1.unit_bytes()),
+        Q5_1 => (512, Layout::Q5_1.unit_bytes()),
         _ => (512, Layout::Q8_0.unit_bytes()),
     };
     for (group, unit) in panel.chunks_exact(unit_bytes).enumerate() {
-        // SAFETY: a unit is its codes, then 32 bytes of scales, for Q4_1 32 of mins.
+        // SAFETY: a unit is its codes, then 32 bytes of scales, then for some 32 of mins.
         unsafe {
             let unit = unit.as_ptr();
             let acts: [&ActGroup; ROWS] = rows.of_group(group);
             let scale = halves(unit.add(code_bytes + half * 16));
             let products = match LAYOUT {
-                0 => nibbles::<true, ROWS>(unit, half, &acts),
-                1 => nibbles::<false, ROWS>(unit, half, &acts),
-                _ => octets::<8, ROWS>(unit, half, &acts, 0),
+                Q4_0 => nibbles::<true, VNNI, ROWS>(unit, half, &acts),
+                Q4_1 => nibbles::<false, VNNI, ROWS>(unit, half, &acts),
+                _ => octets::<8, VNNI, ROWS>(unit, half, &acts, 0),
             };
             for row in 0..ROWS {
                 sums[row] = scaled(products[row], scale, acts[row], sums[row]);
-                if LAYOUT == 1 {
-                    let min = halves(unit.add(288 + half * 16));
+                if LAYOUT == Q4_1 || LAYOUT == Q5_1 {
+                    let min = halves(unit.add(code_bytes + 32 + half * 16));
                     sums[row] = _mm256_fmadd_ps(min, _mm256_set1_ps(acts[row].scaled_sum), sums[row]);
                 }
             }
@@ -206,24 +275,35 @@ unsafe fn sum_simple<const LAYOUT: u8, const ROWS: usize>(panel: &[u8], half: us
     }
 }
 
+/// Q4_K and, `WIDE`, Q5_K: a scale and a min a group.
+///
 /// # Safety
-/// `panel` holds whole units of Q4_K, each row eight groups for each.
+/// `panel` holds whole units, each row eight groups for each.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn sum_q4_k<const ROWS: usize>(panel: &[u8], half: usize, rows: &Rows<'_>, sums: &mut [__m256; ROWS]) {
-    for (unit_index, unit) in panel.chunks_exact(Layout::Q4_K.unit_bytes()).enumerate() {
-        // SAFETY: a unit is two vectors of halves and eight groups of 288 bytes.
+unsafe fn sum_k_mins<const WIDE: bool, const VNNI: bool, const ROWS: usize>(
+    panel: &[u8],
+    half: usize,
+    rows: &Rows<'_>,
+    sums: &mut [__m256; ROWS],
+) {
+    let (layout, code_bytes) = if WIDE { (Layout::Q5_K, 512) } else { (Layout::Q4_K, 256) };
+    for (unit_index, unit) in panel.chunks_exact(layout.unit_bytes()).enumerate() {
+        // SAFETY: a unit is two vectors of halves and eight groups of codes and 32 bytes.
         unsafe {
             let unit = unit.as_ptr();
             let d = halves(unit.add(half * 16));
             let dmin = halves(unit.add(32 + half * 16));
             for inner in 0..8 {
-                let at = unit.add(64 + inner * 288);
+                let at = unit.add(64 + inner * (code_bytes + 32));
                 let acts: [&ActGroup; ROWS] = rows.of_group(unit_index * 8 + inner);
-                let products = nibbles::<false, ROWS>(at, half, &acts);
-                let bytes = |from: *const u8| _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(from.cast())));
-                let scale = _mm256_mul_ps(d, bytes(at.add(256 + half * 8)));
-                let min = _mm256_mul_ps(dmin, bytes(at.add(272 + half * 8)));
+                let products = if WIDE {
+                    octets::<8, VNNI, ROWS>(at, half, &acts, 0)
+                } else {
+                    nibbles::<false, VNNI, ROWS>(at, half, &acts)
+                };
+                let scale = _mm256_mul_ps(d, bytes::<false>(at.add(code_bytes + half * 8)));
+                let min = _mm256_mul_ps(dmin, bytes::<false>(at.add(code_bytes + 16 + half * 8)));
                 for row in 0..ROWS {
                     sums[row] = scaled(products[row], scale, acts[row], sums[row]);
                     sums[row] = _mm256_fnmadd_ps(min, _mm256_set1_ps(acts[row].scaled_sum), sums[row]);
@@ -233,11 +313,65 @@ unsafe fn sum_q4_k<const ROWS: usize>(panel: &[u8], half: usize, rows: &Rows<'_>
     }
 }
 
+/// Q2_K and, `SIGNED`, Q3_K: codes of 4 bits, and for each half of a group a scale (and a min).
+///
+/// # Safety
+/// `panel` holds whole units, each row eight groups for each.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn sum_halves<const SIGNED: bool, const VNNI: bool, const ROWS: usize>(
+    panel: &[u8],
+    half: usize,
+    rows: &Rows<'_>,
+    sums: &mut [__m256; ROWS],
+) {
+    let (layout, head, group_bytes) = if SIGNED { (Layout::Q3_K, 32, 288) } else { (Layout::Q2_K, 64, 320) };
+    for (unit_index, unit) in panel.chunks_exact(layout.unit_bytes()).enumerate() {
+        // SAFETY: a unit is its head of halves and eight groups.
+        unsafe {
+            let unit = unit.as_ptr();
+            let d = halves(unit.add(half * 16));
+            for inner in 0..8 {
+                let at = unit.add(head + inner * group_bytes);
+                let acts: [&ActGroup; ROWS] = rows.of_group(unit_index * 8 + inner);
+                for part in 0..2 {
+                    let products = half_nibbles::<SIGNED, VNNI, ROWS>(at, half, &acts, part);
+                    let scale = _mm256_mul_ps(d, bytes::<SIGNED>(at.add(256 + part * 16 + half * 8)));
+                    for row in 0..ROWS {
+                        sums[row] = scaled(products[row], scale, acts[row], sums[row]);
+                    }
+                }
+                if !SIGNED {
+                    let dmin = halves(unit.add(32 + half * 16));
+                    for part in 0..2 {
+                        let min = _mm256_mul_ps(dmin, bytes::<false>(at.add(288 + part * 16 + half * 8)));
+                        for row in 0..ROWS {
+                            sums[row] = _mm256_fnmadd_ps(min, _mm256_set1_ps(acts[row].half_sums[part]), sums[row]);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Eight small integers.
+///
+/// # Safety
+/// 8 bytes can be read.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn bytes<const SIGNED: bool>(from: *const u8) -> __m256 {
+    // SAFETY: the caller's.
+    let all = unsafe { _mm_loadl_epi64(from.cast()) };
+    _mm256_cvtepi32_ps(if SIGNED { _mm256_cvtepi8_epi32(all) } else { _mm256_cvtepu8_epi32(all) })
+}
+
 /// # Safety
 /// `panel` holds whole units of Q6_K, each row eight groups for each.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn sum_q6_k<const ROWS: usize>(panel: &[u8], half: usize, rows: &Rows<'_>, sums: &mut [__m256; ROWS]) {
+unsafe fn sum_q6_k<const VNNI: bool, const ROWS: usize>(panel: &[u8], half: usize, rows: &Rows<'_>, sums: &mut [__m256; ROWS]) {
     for (unit_index, unit) in panel.chunks_exact(Layout::Q6_K.unit_bytes()).enumerate() {
         // SAFETY: a unit is a vector of halves and sixteen groups of 272 bytes.
         unsafe {
@@ -246,9 +380,8 @@ unsafe fn sum_q6_k<const ROWS: usize>(panel: &[u8], half: usize, rows: &Rows<'_>
             for inner in 0..16 {
                 let at = unit.add(32 + inner * 272);
                 let acts: [&ActGroup; ROWS] = rows.of_group(unit_index * 8 + inner / 2);
-                let products = octets::<4, ROWS>(at, half, &acts, inner % 2 * 8);
-                let signed = _mm256_cvtepi8_epi32(_mm_loadl_epi64(at.add(256 + half * 8).cast()));
-                let scale = _mm256_mul_ps(d, _mm256_cvtepi32_ps(signed));
+                let products = octets::<4, VNNI, ROWS>(at, half, &acts, inner % 2 * 8);
+                let scale = _mm256_mul_ps(d, bytes::<true>(at.add(256 + half * 8)));
                 for row in 0..ROWS {
                     sums[row] = scaled(products[row], scale, acts[row], sums[row]);
                 }

@@ -46,6 +46,7 @@ pub(super) unsafe fn run(job: &Job<'_>) {
 const Q4_0: u8 = 0;
 const Q4_1: u8 = 1;
 const Q8_0: u8 = 2;
+const Q5_1: u8 = 3;
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,avx2,fma,f16c")]
 unsafe fn of_layout<const ROWS: usize>(job: &Job<'_>, band: &[ActGroup], first: usize) {
@@ -55,7 +56,11 @@ unsafe fn of_layout<const ROWS: usize>(job: &Job<'_>, band: &[ActGroup], first: 
             Layout::Q4_0 => tile::<Q4_0, ROWS>(job, band, first),
             Layout::Q4_1 => tile::<Q4_1, ROWS>(job, band, first),
             Layout::Q8_0 => tile::<Q8_0, ROWS>(job, band, first),
-            Layout::Q4_K => tile_q4_k::<ROWS>(job, band, first),
+            Layout::Q5_1 => tile::<Q5_1, ROWS>(job, band, first),
+            Layout::Q2_K => tile_halves::<false, ROWS>(job, band, first),
+            Layout::Q3_K => tile_halves::<true, ROWS>(job, band, first),
+            Layout::Q4_K => tile_k_mins::<false, ROWS>(job, band, first),
+            Layout::Q5_K => tile_k_mins::<true, ROWS>(job, band, first),
             _ => tile_q6_k::<ROWS>(job, band, first),
         }
     }
@@ -193,6 +198,50 @@ unsafe fn octets<const HALF: usize, const ROWS: usize>(sums: &mut [__m512i; ROWS
     }
 }
 
+/// The integer sums of a group of signed bytes.
+///
+/// # Safety
+/// 512 bytes can be read; `acts` is good for `ROWS` groups; the features are on in the caller.
+#[inline(always)]
+unsafe fn whole_octets<const ROWS: usize>(from: *const u8, acts: *const ActGroup) -> [__m512i; ROWS] {
+    // SAFETY: handed on.
+    unsafe {
+        let mut sums = [_mm512_setzero_si512(); ROWS];
+        octets::<0, ROWS>(&mut sums, from, acts);
+        octets::<1, ROWS>(&mut sums, from.add(256), acts);
+        sums
+    }
+}
+
+/// The integer sums of inputs 0..16 of a group of packed codes of 4 bits, or of 16..32 for `HALF` 1.
+///
+/// # Safety
+/// 256 bytes can be read; `acts` is good for `ROWS` groups; the features are on in the caller.
+#[inline(always)]
+unsafe fn half_nibbles<const HALF: usize, const SIGNED: bool, const ROWS: usize>(
+    from: *const u8,
+    acts: *const ActGroup,
+) -> [__m512i; ROWS] {
+    // SAFETY: registers only.
+    let mut sums = unsafe { [_mm512_setzero_si512(); ROWS] };
+    macro_rules! quads {
+        ($first:literal: $($quad:literal)*) => { $(
+            let codes = four_of::<SIGNED>(from.add($quad * 64));
+            add_pair::<{ $first * 8 + 2 * $quad }, ROWS>(&mut sums, codes[2 * $first], acts);
+            add_pair::<{ $first * 8 + 2 * $quad + 1 }, ROWS>(&mut sums, codes[2 * $first + 1], acts);
+        )* };
+    }
+    // SAFETY: each reads 64 of the 256 bytes; the rest is the caller's.
+    unsafe {
+        if HALF == 0 {
+            quads!(0: 0 1 2 3);
+        } else {
+            quads!(1: 0 1 2 3);
+        }
+    }
+    sums
+}
+
 /// 64 signed bytes, widened: two pairs.
 ///
 /// # Safety
@@ -261,8 +310,10 @@ unsafe fn tile<const LAYOUT: u8, const ROWS: usize>(job: &Job<'_>, band: &[ActGr
     let (code_bytes, unit_bytes) = match LAYOUT {
         Q4_0 => (256, Layout::Q4_0.unit_bytes()),
         Q4_1 => (256, Layout::Q4_1.unit_bytes()),
+        Q5_1 => (512, Layout::Q5_1.unit_bytes()),
         _ => (512, Layout::Q8_0.unit_bytes()),
     };
+    let has_min = LAYOUT == Q4_1 || LAYOUT == Q5_1;
     assert!(band.len() == job.groups() * ROWS);
     let ahead = ahead::<ROWS>(job, first);
     for (index, panel, columns) in job.each_panel() {
@@ -277,19 +328,14 @@ unsafe fn tile<const LAYOUT: u8, const ROWS: usize>(job: &Job<'_>, band: &[ActGr
                 let products = match LAYOUT {
                     Q4_0 => nibbles::<true, ROWS>(at, acts),
                     Q4_1 => nibbles::<false, ROWS>(at, acts),
-                    _ => {
-                        let mut sums = [_mm512_setzero_si512(); ROWS];
-                        octets::<0, ROWS>(&mut sums, at, acts);
-                        octets::<1, ROWS>(&mut sums, at.add(256), acts);
-                        sums
-                    }
+                    _ => whole_octets::<ROWS>(at, acts),
                 };
                 let scale = halves(at.add(code_bytes));
-                let min = if LAYOUT == Q4_1 { halves(at.add(288)) } else { _mm512_setzero_ps() };
+                let min = if has_min { halves(at.add(code_bytes + 32)) } else { _mm512_setzero_ps() };
                 for row in 0..ROWS {
                     let act = &*acts.add(row);
                     sums[row] = scaled(products[row], scale, act, sums[row]);
-                    if LAYOUT == Q4_1 {
+                    if has_min {
                         sums[row] = _mm512_fmadd_ps(min, _mm512_set1_ps(act.scaled_sum), sums[row]);
                     }
                 }
@@ -301,29 +347,77 @@ unsafe fn tile<const LAYOUT: u8, const ROWS: usize>(job: &Job<'_>, band: &[ActGr
     }
 }
 
+/// Q4_K and, `WIDE`, Q5_K: a scale and a min a group.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,avx2,fma,f16c")]
-unsafe fn tile_q4_k<const ROWS: usize>(job: &Job<'_>, band: &[ActGroup], first: usize) {
+unsafe fn tile_k_mins<const WIDE: bool, const ROWS: usize>(job: &Job<'_>, band: &[ActGroup], first: usize) {
     assert!(band.len() == job.groups() * ROWS);
     let ahead = ahead::<ROWS>(job, first);
+    let (layout, code_bytes) = if WIDE { (Layout::Q5_K, 512) } else { (Layout::Q4_K, 256) };
     for (index, panel, columns) in job.each_panel() {
         let mut sums = [_mm512_setzero_ps(); ROWS];
-        for (unit_index, unit) in panel.chunks_exact(Layout::Q4_K.unit_bytes()).enumerate() {
-            // SAFETY: a unit is two vectors of halves and eight groups of 288 bytes; each row has eight groups a unit.
+        for (unit_index, unit) in panel.chunks_exact(layout.unit_bytes()).enumerate() {
+            // SAFETY: a unit is two vectors of halves and eight groups of codes and 32 bytes; each row has eight groups a
+            // unit.
             unsafe {
                 let d = halves(unit.as_ptr());
                 let dmin = halves(unit.as_ptr().add(32));
                 for inner in 0..8 {
-                    let at = unit.as_ptr().add(64 + inner * 288);
+                    let at = unit.as_ptr().add(64 + inner * (code_bytes + 32));
                     let acts = band.as_ptr().add((unit_index * 8 + inner) * ROWS);
-                    prefetch(at, ahead, 288);
+                    prefetch(at, ahead, code_bytes + 32);
                     job.walk.ask();
-                    let products = nibbles::<false, ROWS>(at, acts);
-                    let scale = _mm512_mul_ps(d, bytes_u8(at.add(256)));
-                    let min = _mm512_mul_ps(dmin, bytes_u8(at.add(272)));
+                    let products = if WIDE { whole_octets::<ROWS>(at, acts) } else { nibbles::<false, ROWS>(at, acts) };
+                    let scale = _mm512_mul_ps(d, bytes_u8(at.add(code_bytes)));
+                    let min = _mm512_mul_ps(dmin, bytes_u8(at.add(code_bytes + 16)));
                     for row in 0..ROWS {
                         let act = &*acts.add(row);
                         sums[row] = scaled(products[row], scale, act, sums[row]);
                         sums[row] = _mm512_fnmadd_ps(min, _mm512_set1_ps(act.scaled_sum), sums[row]);
+                    }
+                }
+            }
+        }
+        // SAFETY: these are the job's columns.
+        unsafe { store(job, index, columns, first, sums) };
+    }
+}
+
+/// Q2_K and, `SIGNED`, Q3_K: codes of 4 bits, and for each half of a group a scale (and a min).
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,avx2,fma,f16c")]
+unsafe fn tile_halves<const SIGNED: bool, const ROWS: usize>(job: &Job<'_>, band: &[ActGroup], first: usize) {
+    assert!(band.len() == job.groups() * ROWS);
+    let ahead = ahead::<ROWS>(job, first);
+    let (layout, head, group_bytes) = if SIGNED { (Layout::Q3_K, 32, 288) } else { (Layout::Q2_K, 64, 320) };
+    for (index, panel, columns) in job.each_panel() {
+        let mut sums = [_mm512_setzero_ps(); ROWS];
+        for (unit_index, unit) in panel.chunks_exact(layout.unit_bytes()).enumerate() {
+            // SAFETY: a unit is its head of halves and eight groups; each row has eight groups a unit.
+            unsafe {
+                let d = halves(unit.as_ptr());
+                for inner in 0..8 {
+                    let at = unit.as_ptr().add(head + inner * group_bytes);
+                    let acts = band.as_ptr().add((unit_index * 8 + inner) * ROWS);
+                    prefetch(at, ahead, group_bytes);
+                    job.walk.ask();
+                    let small = |at| if SIGNED { bytes_i8(at) } else { bytes_u8(at) };
+                    let products = half_nibbles::<0, SIGNED, ROWS>(at, acts);
+                    let scale = _mm512_mul_ps(d, small(at.add(256)));
+                    for row in 0..ROWS {
+                        sums[row] = scaled(products[row], scale, &*acts.add(row), sums[row]);
+                    }
+                    let products = half_nibbles::<1, SIGNED, ROWS>(at, acts);
+                    let scale = _mm512_mul_ps(d, small(at.add(272)));
+                    for row in 0..ROWS {
+                        sums[row] = scaled(products[row], scale, &*acts.add(row), sums[row]);
+                    }
+                    if !SIGNED {
+                        let dmin = halves(unit.as_ptr().add(32));
+                        let mins = [288, 304].map(|min| _mm512_mul_ps(dmin, bytes_u8(at.add(min))));
+                        for row in 0..ROWS {
+                            let [low, high] = (*acts.add(row)).half_sums;
+                            sums[row] = _mm512_fnmadd_ps(mins[0], _mm512_set1_ps(low), sums[row]);
+                            sums[row] = _mm512_fnmadd_ps(mins[1], _mm512_set1_ps(high), sums[row]);
+                        }
                     }
                 }
             }

@@ -11,11 +11,16 @@
 //! Q4_0   [4 quads, 2 codes a byte: 256][scale 16 x f16]
 //! Q4_1   [4 quads, 2 codes a byte: 256][scale 16 x f16][min 16 x f16]
 //! Q8_0   [8 quads, one code a byte: 512][scale 16 x f16]
+//! Q5_1   [8 quads, one code a byte: 512][scale 16 x f16][min 16 x f16]
+//! Q2_K   per 256: [d 16 x f16][dmin 16 x f16], then 8 x [256 bytes of codes][2 x scale 16 x u8][2 x min 16 x u8]
+//! Q3_K   per 256: [d 16 x f16], then 8 x [256 bytes of codes][2 x scale 16 x i8]
 //! Q4_K   per 256: [d 16 x f16][dmin 16 x f16], then 8 x [256 bytes of codes][scale 16 x u8][min 16 x u8]
+//! Q5_K   per 256: [d 16 x f16][dmin 16 x f16], then 8 x [512 bytes of codes][scale 16 x u8][min 16 x u8]
 //! Q6_K   per 256: [d 16 x f16], then 16 x [4 quads, one code a byte: 256][scale 16 x i8]
 //! F32    per input: 16 x f32      F16, BF16: 16 x two bytes
 //! ```
-//! In the packed 4-bit groups the low half of quad q's bytes holds inputs `4q..4q+4`, the high half `16+4q..`.
+//! In the packed 4-bit groups the low half of quad q's bytes holds inputs `4q..4q+4`, the high half `16+4q..`. Types of 2 and
+//! 3 bits take 4 here, those of 5 bits take 8 (Q5_0 lies as Q8_0): fewer kernels, and no number changes.
 
 use super::super::gguf::GgmlType;
 
@@ -34,7 +39,11 @@ pub enum Layout {
     Q4_0,
     Q4_1,
     Q8_0,
+    Q5_1,
+    Q2_K,
+    Q3_K,
     Q4_K,
+    Q5_K,
     Q6_K,
     F32,
     F16,
@@ -42,7 +51,7 @@ pub enum Layout {
 }
 
 /// For messages.
-pub const SUPPORTED_TYPES: &str = "Q4_0, Q4_1, Q8_0, Q4_K, Q6_K, F16, BF16, F32";
+pub const SUPPORTED_TYPES: &str = "Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, F16, BF16, F32";
 
 impl Layout {
     /// The layout for a file's type, if there is one.
@@ -50,27 +59,18 @@ impl Layout {
         Some(match ggml_type {
             GgmlType::Q4_0 => Layout::Q4_0,
             GgmlType::Q4_1 => Layout::Q4_1,
-            GgmlType::Q8_0 => Layout::Q8_0,
+            GgmlType::Q5_0 | GgmlType::Q8_0 => Layout::Q8_0,
+            GgmlType::Q5_1 => Layout::Q5_1,
+            GgmlType::Q2_K => Layout::Q2_K,
+            GgmlType::Q3_K => Layout::Q3_K,
             GgmlType::Q4_K => Layout::Q4_K,
+            GgmlType::Q5_K => Layout::Q5_K,
             GgmlType::Q6_K => Layout::Q6_K,
             GgmlType::F32 => Layout::F32,
             GgmlType::F16 => Layout::F16,
             GgmlType::BF16 => Layout::BF16,
             _ => return None,
         })
-    }
-
-    pub fn ggml_type(self) -> GgmlType {
-        match self {
-            Layout::Q4_0 => GgmlType::Q4_0,
-            Layout::Q4_1 => GgmlType::Q4_1,
-            Layout::Q8_0 => GgmlType::Q8_0,
-            Layout::Q4_K => GgmlType::Q4_K,
-            Layout::Q6_K => GgmlType::Q6_K,
-            Layout::F32 => GgmlType::F32,
-            Layout::F16 => GgmlType::F16,
-            Layout::BF16 => GgmlType::BF16,
-        }
     }
 
     /// Whether activations are multiplied as floats (and not as 16-bit integers).
@@ -81,10 +81,15 @@ impl Layout {
     /// Inputs in one unit of the layout: the input dimension must be a multiple of it.
     pub fn unit(self) -> usize {
         match self {
-            Layout::Q4_0 | Layout::Q4_1 | Layout::Q8_0 => GROUP,
-            Layout::Q4_K | Layout::Q6_K => 256,
+            Layout::Q4_0 | Layout::Q4_1 | Layout::Q5_1 | Layout::Q8_0 => GROUP,
+            Layout::Q2_K | Layout::Q3_K | Layout::Q4_K | Layout::Q5_K | Layout::Q6_K => 256,
             Layout::F32 | Layout::F16 | Layout::BF16 => 1,
         }
+    }
+
+    /// Whether each half of a group has a scale of its own.
+    pub(super) fn has_two_scales(self) -> bool {
+        matches!(self, Layout::Q2_K | Layout::Q3_K | Layout::Q6_K)
     }
 
     /// Bytes of one unit of one panel.
@@ -93,7 +98,11 @@ impl Layout {
             Layout::Q4_0 => 256 + 32,
             Layout::Q4_1 => 256 + 64,
             Layout::Q8_0 => 512 + 32,
+            Layout::Q5_1 => 512 + 64,
+            Layout::Q2_K => 64 + 8 * (256 + 64),
+            Layout::Q3_K => 32 + 8 * (256 + 32),
             Layout::Q4_K => 64 + 8 * (256 + 32),
+            Layout::Q5_K => 64 + 8 * (512 + 32),
             Layout::Q6_K => 32 + 16 * (256 + 16),
             Layout::F32 => 64,
             Layout::F16 | Layout::BF16 => 32,

@@ -98,6 +98,7 @@ pub struct Plan<'a> {
 }
 
 struct Entry<'a> {
+    ggml_type: GgmlType,
     layout: Layout,
     rows: usize,
     k: usize,
@@ -108,7 +109,7 @@ struct Entry<'a> {
 
 /// One panel's work: rows as the file has them, where they go, and how many they are.
 struct PanelWork<'a, 'b> {
-    layout: Layout,
+    ggml_type: GgmlType,
     rows: &'a [u8],
     count: usize,
     panel: &'b mut [u8],
@@ -134,7 +135,7 @@ impl<'a> Plan<'a> {
         let begin = self.bytes.next_multiple_of(64);
         let place = begin..begin + rows.div_ceil(PANEL) * panel_bytes;
         self.bytes = place.end;
-        self.entries.push(Entry { layout, rows, k, panel_bytes, place, data });
+        self.entries.push(Entry { ggml_type, layout, rows, k, panel_bytes, place, data });
         Ok(())
     }
 
@@ -154,12 +155,17 @@ impl<'a> Plan<'a> {
             begin = entry.place.end;
             let row_bytes = entry.data.len() / entry.rows;
             let rows = entry.data.chunks(row_bytes * PANEL);
-            let layout = entry.layout;
-            work.extend(rows.zip(panels).map(|(rows, panel)| PanelWork { layout, rows, count: rows.len() / row_bytes, panel }));
+            let ggml_type = entry.ggml_type;
+            work.extend(rows.zip(panels).map(|(rows, panel)| PanelWork {
+                ggml_type,
+                rows,
+                count: rows.len() / row_bytes,
+                panel,
+            }));
         }
         pool.chunks(&mut work, 1, |_, work| {
             for work in work {
-                repack_panel(work.layout, work.rows, work.count, work.panel);
+                repack_panel(work.ggml_type, work.rows, work.count, work.panel);
             }
         })?;
         drop(work);

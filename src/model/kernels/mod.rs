@@ -1,6 +1,6 @@
 //! Weights repacked for the vector units of this CPU, and the arithmetic on them.
 //!
-//! Three families of kernels (AVX-512 with VNNI, AVX2, plain Rust) are chosen at run time and give the same bits:
+//! Four families of kernels (AVX-512 with VNNI, AVX2 with and without VNNI, plain Rust) are chosen at run time and give the same bits:
 //! products of quantized weights add up in integers, and floats are fused and added in one written order,
 //! 16 lanes at a time, whatever the width of the registers, the number of rows or of threads.
 
@@ -48,6 +48,8 @@ pub const KERNELS_VARIABLE: &str = "BATCHROOM_KERNELS";
 pub enum KernelKind {
     /// AVX-512 F, BW, VL and VNNI.
     Avx512Vnni,
+    /// AVX2, FMA, F16C and AVX-VNNI.
+    AvxVnni,
     /// AVX2, FMA and F16C.
     Avx2,
     /// Plain Rust, for any machine.
@@ -56,11 +58,12 @@ pub enum KernelKind {
 
 impl KernelKind {
     /// Fastest first.
-    pub const ALL: [KernelKind; 3] = [KernelKind::Avx512Vnni, KernelKind::Avx2, KernelKind::Portable];
+    pub const ALL: [KernelKind; 4] = [KernelKind::Avx512Vnni, KernelKind::AvxVnni, KernelKind::Avx2, KernelKind::Portable];
 
     pub fn name(self) -> &'static str {
         match self {
             KernelKind::Avx512Vnni => "avx512-vnni",
+            KernelKind::AvxVnni => "avx-vnni",
             KernelKind::Avx2 => "avx2",
             KernelKind::Portable => "portable",
         }
@@ -72,6 +75,8 @@ impl KernelKind {
             KernelKind::Portable => true,
             #[cfg(target_arch = "x86_64")]
             KernelKind::Avx2 => has_avx2(),
+            #[cfg(target_arch = "x86_64")]
+            KernelKind::AvxVnni => has_avx2() && is_x86_feature_detected!("avxvnni"),
             #[cfg(target_arch = "x86_64")]
             KernelKind::Avx512Vnni => {
                 has_avx2()
@@ -100,7 +105,9 @@ impl fmt::Display for KernelKind {
 /// A family that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KernelError {
-    #[error("there are no kernels named \"{0}\": choose one of avx512, avx2, portable, or leave the choice to the program")]
+    #[error(
+        "there are no kernels named \"{0}\": choose one of avx512, avx-vnni, avx2, portable, or leave the choice to the program"
+    )]
     Unknown(String),
     #[error("this CPU cannot run the {0} kernels: choose another, or leave the choice to the program")]
     Unavailable(KernelKind),
@@ -112,6 +119,7 @@ impl FromStr for KernelKind {
     fn from_str(text: &str) -> Result<KernelKind, KernelError> {
         match text {
             "avx512" | "avx512-vnni" => Ok(KernelKind::Avx512Vnni),
+            "avx-vnni" | "avxvnni" => Ok(KernelKind::AvxVnni),
             "avx2" => Ok(KernelKind::Avx2),
             "portable" => Ok(KernelKind::Portable),
             _ => Err(KernelError::Unknown(text.to_owned())),
@@ -176,7 +184,9 @@ impl Kernels {
                 #[cfg(target_arch = "x86_64")]
                 KernelKind::Avx512Vnni => avx512::run(job),
                 #[cfg(target_arch = "x86_64")]
-                KernelKind::Avx2 => avx2::run(job),
+                KernelKind::AvxVnni => avx2::run::<true>(job),
+                #[cfg(target_arch = "x86_64")]
+                KernelKind::Avx2 => avx2::run::<false>(job),
                 _ => panels::run_portable(job),
             }
         }
@@ -206,7 +216,7 @@ macro_rules! for_each_family {
                     KernelKind::Avx512Vnni => unsafe { avx512($($arg),*) },
                     // SAFETY: the same.
                     #[cfg(target_arch = "x86_64")]
-                    KernelKind::Avx2 => unsafe { avx2($($arg),*) },
+                    KernelKind::AvxVnni | KernelKind::Avx2 => unsafe { avx2($($arg),*) },
                     _ => for_each_family!(@call $simd, ($($body)::+), simd::Plain, $($arg),*),
                 }
             })*

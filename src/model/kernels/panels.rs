@@ -128,7 +128,7 @@ unsafe fn tile_portable(job: &Job<'_>, band: &[ActGroup], first: usize, rows: us
     }
 }
 
-/// One group of 32: the integer products, scaled and added. Q6_K has two scales in it, so it adds twice.
+/// One group of 32: the integer products, scaled and added. Two scales in it add twice.
 fn add_group(layout: Layout, weights: &Group, act: &ActGroup, sums: &mut Lanes) {
     let mut dots = [[0i32; PANEL]; 2];
     for (input, code) in act.codes.iter().enumerate() {
@@ -139,14 +139,17 @@ fn add_group(layout: Layout, weights: &Group, act: &ActGroup, sums: &mut Lanes) 
     for lane in 0..PANEL {
         let [first, second] = [dots[0][lane], dots[1][lane]];
         let [scale, scale_second] = [weights.scales[0][lane] * act.scale, weights.scales[1][lane] * act.scale];
-        if layout == Layout::Q6_K {
+        if layout.has_two_scales() {
             sums[lane] = (first as f32).mul_add(scale, sums[lane]);
             sums[lane] = (second as f32).mul_add(scale_second, sums[lane]);
         } else {
             sums[lane] = ((first + second) as f32).mul_add(scale, sums[lane]);
         }
-        if matches!(layout, Layout::Q4_1 | Layout::Q4_K) {
-            sums[lane] = weights.mins[lane].mul_add(act.scaled_sum, sums[lane]);
+        if layout == Layout::Q2_K {
+            sums[lane] = weights.mins[0][lane].mul_add(act.half_sums[0], sums[lane]);
+            sums[lane] = weights.mins[1][lane].mul_add(act.half_sums[1], sums[lane]);
+        } else if matches!(layout, Layout::Q4_1 | Layout::Q5_1 | Layout::Q4_K | Layout::Q5_K) {
+            sums[lane] = weights.mins[0][lane].mul_add(act.scaled_sum, sums[lane]);
         }
     }
 }
