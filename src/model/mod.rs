@@ -5,10 +5,11 @@ pub mod gguf;
 pub mod kernels;
 mod llama;
 mod pool;
+pub mod shapes;
 mod tensors;
 
 pub use error::ModelError;
 pub use gguf::{GgmlType, GgufError, GgufFile, Metadata, TensorInfo};
 pub use kernels::{KernelError, KernelKind};
-pub use llama::{Llama, LlamaConfig, ModelOptions};
+pub use llama::{Llama, LlamaConfig, ModelOptions, Synthetic, SyntheticError, kv_block_bytes, parse_type, synthetic_types};
 pub use tensors::TensorLlama;

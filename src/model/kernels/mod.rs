@@ -34,7 +34,7 @@ pub use buffer::{Buffer, OutOfMemory};
 pub use kv::{KvCache, KvWriter, Slot};
 pub use layout::{GROUP, Layout, PANEL, SUPPORTED_TYPES};
 pub use matmul::{Activations, Gated, Part};
-pub use matrix::{Matrix, MatrixError, Plan};
+pub use matrix::{MakeRows, Matrix, MatrixError, Plan};
 
 pub use super::pool::{Pool, WorkerPanicked};
 use activation::RowOut;

@@ -8,6 +8,7 @@ mod config;
 mod contents;
 mod forward;
 mod plan;
+mod synthetic;
 mod weights;
 
 use crate::batch::{Batch, BlockId};
@@ -19,6 +20,7 @@ pub use config::LlamaConfig;
 pub(super) use contents::Contents;
 use forward::Buffers;
 pub(super) use plan::{Pages, StepPlan, Token};
+pub use synthetic::{Synthetic, SyntheticError, parse_type, synthetic_types};
 use weights::Weights;
 
 /// How to run a model.
@@ -32,6 +34,20 @@ pub struct ModelOptions {
     pub block_size: usize,
     /// KV blocks.
     pub num_blocks: usize,
+}
+
+fn attention_shape(config: &LlamaConfig, block_size: usize) -> AttentionShape {
+    AttentionShape { block_size, kv_heads: config.kv_heads, group: config.heads / config.kv_heads, head_dim: config.head_dim }
+}
+
+/// Bytes of one KV block of a model of this shape, all layers.
+///
+/// # Errors
+/// When there is no such block size, or no memory for even one.
+pub fn kv_block_bytes(config: &LlamaConfig, block_size: usize) -> Result<usize, ModelError> {
+    let pages = Pages::new(1, block_size)?;
+    // Made, and not worked out a second time: pages take no memory before they are written.
+    Ok(KvCache::new(attention_shape(config, pages.block_size), config.layers, 1)?.block_bytes())
 }
 
 /// A loaded model with its KV memory.
@@ -52,19 +68,28 @@ impl Llama {
     /// When the file is not a Llama, is incomplete or of a type that cannot be computed with, when the kernels asked for
     /// cannot run here, or when there is no memory.
     pub fn load(file: &GgufFile, options: ModelOptions) -> Result<Llama, ModelError> {
-        let config = LlamaConfig::read(file)?;
+        Llama::build(LlamaConfig::read(file)?, options, |config, pool| weights::load(file, config, pool))
+    }
+
+    /// A model of this shape with weights drawn at random, for measuring: no file is needed.
+    ///
+    /// # Errors
+    /// When the kernels asked for cannot run here, or there is no memory.
+    pub fn synthetic(model: &Synthetic, options: ModelOptions) -> Result<Llama, ModelError> {
+        Llama::build(model.shape().config(), options, |config, pool| model.weights(config, pool))
+    }
+
+    fn build(
+        config: LlamaConfig,
+        options: ModelOptions,
+        weights: impl FnOnce(&LlamaConfig, &Pool) -> Result<Weights, ModelError>,
+    ) -> Result<Llama, ModelError> {
         let kernels = Kernels::select(options.kernels)?;
         let pages = Pages::new(options.num_blocks, options.block_size)?;
         let no_thread = |source| OutOfMemory { what: "a compute thread", bytes: 0, source };
         let pool = Pool::new(options.threads.clamp(1, 1024)).map_err(no_thread)?;
-        let weights = weights::load(file, &config, &pool)?;
-        let shape = AttentionShape {
-            block_size: pages.block_size,
-            kv_heads: config.kv_heads,
-            group: config.heads / config.kv_heads,
-            head_dim: config.head_dim,
-        };
-        let kv = KvCache::new(shape, config.layers, pages.blocks)?;
+        let weights = weights(&config, &pool)?;
+        let kv = KvCache::new(attention_shape(&config, pages.block_size), config.layers, pages.blocks)?;
         Ok(Llama { config, weights, kernels, pool, kv, plan: StepPlan::default(), buffers: Buffers::default() })
     }
 
