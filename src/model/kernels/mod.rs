@@ -20,6 +20,7 @@ mod layout;
 mod matmul;
 mod matrix;
 mod panels;
+mod reading;
 mod repack;
 mod simd;
 mod vector;
@@ -35,6 +36,7 @@ pub use kv::{KvCache, KvWriter, Slot};
 pub use layout::{GROUP, Layout, PANEL, SUPPORTED_TYPES};
 pub use matmul::{Activations, Gated, Part};
 pub use matrix::{MakeRows, Matrix, MatrixError, Plan};
+pub use reading::read_through;
 
 pub use super::pool::{Pool, WorkerPanicked};
 use activation::RowOut;
