@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let size = PtySize { rows: ROWS, cols: COLUMNS, pixel_width: 0, pixel_height: 0 };
     let pty = native_pty_system().openpty(size)?;
     let mut command = CommandBuilder::new(program);
-    command.args(["--model", "nano", "--seed", "5", "--kv-memory", "1100KiB", "--prefill-chunk", "16"]);
+    command.args(["--model", "nano", "--seed", "5", "--kv-memory", "550KiB", "--prefill-chunk", "16"]);
     // As on a machine that has never fetched anything.
     command.env("XDG_CACHE_HOME", std::env::temp_dir().join("batchroom-screenshot"));
     command.env("TERM", "xterm-256color");

@@ -2,7 +2,7 @@
 //! tokens per second, without scheduler, sampling or screens.
 //!
 //! ```text
-//! cargo run --release --example step_speed -- model.gguf [threads [users]]
+//! cargo run --release --example step_speed -- model.gguf [threads [users [kv type]]]
 //! ```
 
 use std::error::Error;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use batchroom::batch::{Batch, BlockId, RequestId, Row, RowKind, UserId};
-use batchroom::model::{GgufFile, Llama, ModelOptions};
+use batchroom::model::{GgufFile, KvType, Llama, ModelOptions};
 
 const BLOCK: usize = 16;
 /// Where decoding begins; it goes on for [`STEPS`] positions.
@@ -22,7 +22,7 @@ const TRIES: usize = 5;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args_os().skip(1);
-    let path = PathBuf::from(arguments.next().ok_or("usage: step_speed MODEL.gguf [THREADS [USERS]]")?);
+    let path = PathBuf::from(arguments.next().ok_or("usage: step_speed MODEL.gguf [THREADS [USERS [KV_TYPE]]]")?);
     let threads = match arguments.next() {
         Some(text) => text.to_str().ok_or("THREADS is no number")?.parse()?,
         None => std::thread::available_parallelism()?.get(),
@@ -31,10 +31,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         Some(text) => vec![text.to_str().ok_or("USERS is no number")?.parse()?],
         None => USERS.to_vec(),
     };
+    let kv_type = match arguments.next() {
+        Some(text) => text.to_str().ok_or("KV_TYPE is no name")?.parse()?,
+        None => KvType::default(),
+    };
     let most = users.iter().copied().max().unwrap_or(1);
     let blocks_each = (CONTEXT + STEPS).div_ceil(BLOCK);
     let num_blocks = most * blocks_each;
-    let options = ModelOptions { threads, kernels: None, block_size: BLOCK, num_blocks };
+    let options = ModelOptions { threads, kernels: None, block_size: BLOCK, num_blocks, kv_type };
     let mut model = Llama::load(&GgufFile::open(&path)?, options)?;
     println!("{}: {}, {} kernels, {} threads", path.display(), model.types(), model.kernels(), model.threads());
     println!("{:.1} MB of weights a step", model.weight_bytes() as f64 / 1e6);

@@ -25,7 +25,7 @@ pub struct Cli {
 const EXAMPLES: &str = "Examples:
   batchroom                                the room, with four panes
   batchroom --model smollm2 --panes 6      six people on SmolLM2
-  batchroom --kv-memory 600KiB             little memory: watch preemption
+  batchroom --kv-memory 300KiB             little memory: watch preemption
   batchroom ask \"Why is the sky blue?\"     one answer to standard output
   batchroom bench                          users against tokens per second, on this machine";
 
@@ -90,7 +90,7 @@ What the figures are:
   prefill    prompt tokens of all users / the time of their forward passes (of 512 tokens at most)
 
 Ctrl-C ends it with what has been measured so far, exit status 130. BATCHROOM_KERNELS=portable|avx2|avx512 chooses
-kernels. Of the options of model and engine, --model, --threads and --config matter here.";
+kernels. Of the options of model and engine, --model, --threads and --kv-type matter here.";
 
 #[derive(Debug, clap::Args)]
 pub struct BenchArgs {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::model::kernels::KvType;
 use crate::sampling::{InvalidSampling, SamplingParams};
 
 /// Every option, as written. A flag and a key of `config.toml` have the same name (`--kv-memory`, `kv_memory`);
@@ -25,6 +26,9 @@ pub struct RawConfig {
     /// KV memory, for instance 512MiB [default: enough for every seat's whole context, at most 512MiB]
     #[arg(long, global = true, allow_negative_numbers = true, value_name = "SIZE", help_heading = "Model and engine")]
     pub kv_memory: Option<String>,
+    /// What keys and values are kept as, with device cpu: f16, or f32 for twice the memory [default: f16]
+    #[arg(long, global = true, value_name = "TYPE", help_heading = "Model and engine")]
+    pub kv_type: Option<String>,
     /// Sequences in the batch at once at most [default: 8; ask: 16]
     #[arg(long, global = true, allow_negative_numbers = true, value_name = "N", help_heading = "Model and engine")]
     pub max_num_seqs: Option<usize>,
@@ -105,11 +109,12 @@ fn suggestion(hint: &Option<String>) -> String {
 const MAX_FILE: u64 = 1 << 20;
 
 /// Every key of the file, for suggestions.
-const KEYS: [&str; 22] = [
+const KEYS: [&str; 23] = [
     "model",
     "device",
     "threads",
     "kv_memory",
+    "kv_type",
     "max_num_seqs",
     "max_num_batched_tokens",
     "prefill_chunk",
@@ -169,6 +174,7 @@ impl RawConfig {
             device: self.device.or(other.device),
             threads: self.threads.or(other.threads),
             kv_memory: self.kv_memory.or(other.kv_memory),
+            kv_type: self.kv_type.or(other.kv_type),
             max_num_seqs: self.max_num_seqs.or(other.max_num_seqs),
             max_num_batched_tokens: self.max_num_batched_tokens.or(other.max_num_batched_tokens),
             prefill_chunk: self.prefill_chunk.or(other.prefill_chunk),
@@ -209,6 +215,7 @@ impl RawConfig {
             device: self.device.as_deref().map_or(Ok(DeviceChoice::Cpu), parse_device)?,
             threads: in_range("threads", self.threads.unwrap_or_else(default_threads), 1, 256)?,
             kv_memory: self.kv_memory.as_deref().map(parse_size).transpose()?,
+            kv_type: self.kv_type.as_deref().map_or(Ok(KvType::default()), parse_kv_type)?,
             max_num_seqs: self.max_num_seqs.map(|value| in_range("max_num_seqs", value, 1, 1024)).transpose()?,
             max_num_batched_tokens: self
                 .max_num_batched_tokens
@@ -248,6 +255,8 @@ pub struct EngineConfig {
     pub threads: usize,
     /// Bytes.
     pub kv_memory: Option<u64>,
+    /// Of our own kernels; tensor operations keep f32.
+    pub kv_type: KvType,
     pub max_num_seqs: Option<usize>,
     pub max_num_batched_tokens: Option<usize>,
     pub prefill_chunk: usize,
@@ -290,6 +299,11 @@ fn in_range(key: &'static str, value: usize, low: usize, high: usize) -> Result<
     } else {
         Err(ConfigError::Value { key, value: value.to_string(), wanted: format!("it must be from {low} to {high}") })
     }
+}
+
+fn parse_kv_type(text: &str) -> Result<KvType, ConfigError> {
+    let wanted = || "it must be f16 or f32".into();
+    text.parse().map_err(|_| ConfigError::Value { key: "kv_type", value: text.to_owned(), wanted: wanted() })
 }
 
 /// Cores, not hyper-threads: two threads of one core share its multipliers.

@@ -8,7 +8,7 @@ use crate::batch::Batch;
 use crate::config::{DeviceChoice, EngineConfig, PaceChoice};
 use crate::engine::{self, EngineHandle, EngineOptions, ForwardError, Limits, ModelInfo, Pace};
 use crate::hub::{self, Choice, NANO_BYTES};
-use crate::model::{GgufError, GgufFile, Llama, LlamaConfig, ModelError, ModelOptions, TensorLlama};
+use crate::model::{GgufError, GgufFile, KvType, Llama, LlamaConfig, ModelError, ModelOptions, TensorLlama};
 use crate::scheduler::InvalidLimits;
 use crate::text::{TextModel, TokenizerData, TokenizerError};
 
@@ -127,7 +127,8 @@ struct Loaded {
 
 fn load(file: &GgufFile, config: &EngineConfig, num_blocks: usize) -> Result<Loaded, LaunchError> {
     let Some(device) = open_device(config.device)? else {
-        let options = ModelOptions { threads: config.threads, kernels: None, block_size: BLOCK_SIZE, num_blocks };
+        let options =
+            ModelOptions { threads: config.threads, kernels: None, block_size: BLOCK_SIZE, num_blocks, kv_type: config.kv_type };
         let model = Llama::load(file, options)?;
         return Ok(Loaded {
             types: model.types().to_owned(),
@@ -191,8 +192,9 @@ fn size(name: &str, shape: &LlamaConfig, config: &EngineConfig, default_seats: u
         max_waiting: config.max_waiting,
         watermark: 0,
     };
-    // Keys and values, f32, of every layer: 2 x layers x kv_heads x head_dim x 4 bytes a token.
-    let token_bytes = 2 * shape.layers as u64 * shape.kv_heads as u64 * shape.head_dim as u64 * 4;
+    let number = if config.device == DeviceChoice::Cpu { config.kv_type } else { KvType::F32 }.bytes() as u64;
+    // Keys and values of every layer: 2 x layers x kv_heads x head_dim numbers a token.
+    let token_bytes = 2 * shape.layers as u64 * shape.kv_heads as u64 * shape.head_dim as u64 * number;
     let block_bytes = token_bytes * BLOCK_SIZE as u64;
     let whole = (max_model_len.div_ceil(BLOCK_SIZE) as u64).saturating_mul(max_num_seqs as u64).max(2);
     let blocks = match config.kv_memory {

@@ -10,6 +10,6 @@ mod tensors;
 
 pub use error::ModelError;
 pub use gguf::{GgmlType, GgufError, GgufFile, Metadata, TensorInfo};
-pub use kernels::{KernelError, KernelKind};
+pub use kernels::{KernelError, KernelKind, KvType};
 pub use llama::{Llama, LlamaConfig, ModelOptions, Synthetic, SyntheticError, kv_block_bytes, parse_type, synthetic_types};
 pub use tensors::TensorLlama;

@@ -4,13 +4,13 @@
 mod support;
 
 use batchroom::batch::{Batch, BlockId, RequestId, Row, RowKind, UserId};
-use batchroom::model::{GgmlType, GgufError, GgufFile, Llama, ModelError, ModelOptions};
+use batchroom::model::{GgmlType, GgufError, GgufFile, KvType, Llama, ModelError, ModelOptions};
 use support::gguf_writer::{GgufWriter, string};
 use support::random::Random;
 use support::sequences::whole;
 use support::tiny::Tiny;
 
-const OPTIONS: ModelOptions = ModelOptions { threads: 1, kernels: None, block_size: 16, num_blocks: 4 };
+const OPTIONS: ModelOptions = ModelOptions { threads: 1, kernels: None, block_size: 16, num_blocks: 4, kv_type: KvType::F16 };
 
 fn small() -> Tiny {
     let types = [GgmlType::Q8_0, GgmlType::Q4_1];

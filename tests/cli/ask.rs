@@ -95,7 +95,7 @@ fn little_memory_changes_no_answer() {
     let args = greedy(&[&["--json", "--max-tokens", "70", "--ignore-eos"], &prompts[..]].concat());
     let plenty = home.run(&args).objects();
     // Six blocks of sixteen tokens: one such answer fits, two do not.
-    let little = home.run(&[&args[..], &["--kv-memory", "300KiB", "--log", "log"]].concat()).objects();
+    let little = home.run(&[&args[..], &["--kv-memory", "150KiB", "--log", "log"]].concat()).objects();
     for (one, other) in plenty.iter().zip(&little) {
         assert_eq!(one["token_ids"], other["token_ids"]);
         assert_eq!(one["token_ids"].as_array().map(Vec::len), Some(70));
@@ -214,7 +214,7 @@ fn what_cannot_be_answered_says_the_numbers() {
     let empty = home.run(&greedy(&["--prompts", &path]));
     assert!(empty.status == Some(1) && empty.err.contains("the prompt is empty"), "{empty:?}");
     home.run(&greedy(&["--kv-memory", "10KiB", "Say hello."])).refused(&["kv_memory is 10240 bytes", "at least two blocks"]);
-    let tiny = home.run(&greedy(&["--kv-memory", "100KiB", &"the cat ".repeat(30)]));
+    let tiny = home.run(&greedy(&["--kv-memory", "50KiB", &"the cat ".repeat(30)]));
     assert!(tiny.status == Some(1) && tiny.err.contains("raise --kv-memory"), "{tiny:?}");
 }
 

@@ -4,15 +4,16 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-use batchroom::model::{GgmlType, GgufFile, KernelKind, Llama, ModelOptions};
+use batchroom::model::{GgmlType, GgufFile, KernelKind, KvType, Llama, ModelOptions};
 use support::random::Random;
 use support::sequences::{Manner, generate};
 use support::tiny::Tiny;
 
 const STEPS: usize = 5;
 
-fn load(file: &GgufFile, threads: usize, kind: KernelKind, block_size: usize) -> Llama {
-    Llama::load(file, ModelOptions { threads, kernels: Some(kind), block_size, num_blocks: 2048 / block_size }).unwrap()
+fn load(file: &GgufFile, threads: usize, kind: KernelKind, block_size: usize, kv_type: KvType) -> Llama {
+    let num_blocks = 2048 / block_size;
+    Llama::load(file, ModelOptions { threads, kernels: Some(kind), block_size, num_blocks, kv_type }).unwrap()
 }
 
 /// Sixteen prompts of unlike length.
@@ -23,8 +24,8 @@ fn prompts(vocab: usize) -> Vec<Vec<u32>> {
 }
 
 /// Holds every manner of running against each prompt alone on one thread with the plain kernels.
-fn check(name: &str, file: &GgufFile) {
-    let mut reference = load(file, 1, KernelKind::Portable, 16);
+fn check(name: &str, file: &GgufFile, kv_type: KvType) {
+    let mut reference = load(file, 1, KernelKind::Portable, 16, kv_type);
     let prompts = prompts(reference.vocab());
     let alone: Vec<_> = prompts
         .iter()
@@ -46,7 +47,7 @@ fn check(name: &str, file: &GgufFile) {
             if kind == KernelKind::Portable && threads != 1 {
                 continue;
             }
-            let mut model = load(file, threads, kind, block_size);
+            let mut model = load(file, threads, kind, block_size, kv_type);
             for (count, manner) in manners {
                 // The last ones, so that the long prompts are among them.
                 let first = prompts.len() - count;
@@ -61,12 +62,17 @@ fn check(name: &str, file: &GgufFile) {
 }
 
 fn check_tiny(name: &str, types: &[GgmlType], output: Option<GgmlType>) {
-    check(name, &GgufFile::from_vec(name, Tiny::new(types, output).writer().bytes()).unwrap());
+    check(name, &GgufFile::from_vec(name, Tiny::new(types, output).writer().bytes()).unwrap(), KvType::F16);
 }
 
 #[test]
 fn nano() {
-    check("nano", &support::nano());
+    check("nano", &support::nano(), KvType::F16);
+}
+
+#[test]
+fn nano_with_keys_and_values_of_32_bits() {
+    check("nano, f32", &support::nano(), KvType::F32);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use batchroom::batch::BlockId;
 use batchroom::model::KernelKind;
-use batchroom::model::kernels::{ActGroup, AttentionScratch, AttentionShape, Kernels, KvCache, Slot};
+use batchroom::model::kernels::{ActGroup, AttentionScratch, AttentionShape, Kernels, KvCache, KvType, Slot};
 
 use super::support::families;
 use super::support::random::Random;
@@ -107,6 +107,48 @@ fn groups_with_no_numbers_in_them_do_not_spread() {
     }
 }
 
+/// What a cache of this type gives back for a number.
+fn as_kept(kind: KvType, number: f32) -> f32 {
+    match kind {
+        KvType::F32 => number,
+        KvType::F16 => half::f16::from_f32(number).to_f32(),
+    }
+}
+
+#[test]
+fn halves_are_rounded_as_ieee_says_and_never_infinite() {
+    let mut random = Random(3);
+    let mut x = random.floats(4096, 3.0);
+    x.extend([
+        0.0,
+        -0.0,
+        1.0,
+        65503.9,
+        65504.0,
+        65519.9,
+        65520.0,
+        -1e30,
+        f32::INFINITY,
+        6e-8,
+        2.98e-8,
+        2.9e-8,
+        -6.1e-5,
+        f32::MIN_POSITIVE,
+    ]);
+    // Halfway between two halves: to the even one.
+    x.extend([1.0 + 1.0 / 2048.0, 1.0 + 3.0 / 2048.0, 2049.0, 2051.0]);
+    let most = half::f16::MAX;
+    let expected: Vec<u16> = x.iter().map(|x| half::f16::from_f32(x.clamp(-65504.0, 65504.0)).to_bits()).collect();
+    assert!(expected.iter().all(|bits| half::f16::from_bits(*bits).to_f32().abs() <= most.to_f32()));
+    for kind in families() {
+        let mut out = vec![0; x.len()];
+        kernels(kind).to_halves(&x, &mut out);
+        assert_eq!(out, expected, "{kind}");
+        kernels(kind).to_halves(&[f32::NAN; 3], &mut out[..3]);
+        assert!(out[..3].iter().all(|bits| half::f16::from_bits(*bits).is_nan()), "{kind}");
+    }
+}
+
 /// Random keys and values of one sequence in shuffled blocks; unused slots hold rubbish.
 struct Pages {
     cache: KvCache,
@@ -115,9 +157,9 @@ struct Pages {
     values: Vec<Vec<f32>>,
 }
 
-fn pages(shape: AttentionShape, count: usize, random: &mut Random) -> Pages {
+fn pages(shape: AttentionShape, kind: KvType, count: usize, random: &mut Random) -> Pages {
     let blocks = count.div_ceil(shape.block_size) + 2;
-    let mut cache = KvCache::new(shape, 1, blocks).unwrap();
+    let mut cache = KvCache::new(shape, kind, 1, blocks).unwrap();
     let mut table: Vec<BlockId> = (0..blocks as u32).map(BlockId).collect();
     random.shuffle(&mut table);
     let width = shape.kv_heads * shape.head_dim;
@@ -129,9 +171,9 @@ fn pages(shape: AttentionShape, count: usize, random: &mut Random) -> Pages {
         let (key, value) = (row(), row());
         let slot = Slot { block: table[position / shape.block_size], slot: position % shape.block_size };
         // SAFETY: one thread.
-        unsafe { writer.write(slot, &key, &value) };
-        keys.push(key);
-        values.push(value);
+        unsafe { writer.write(Kernels::fastest(), slot, &key, &value) };
+        keys.push(key.into_iter().map(|number| as_kept(kind, number)).collect());
+        values.push(value.into_iter().map(|number| as_kept(kind, number)).collect());
     }
     Pages { cache, table, keys, values }
 }
@@ -156,7 +198,8 @@ fn attention_agrees_bit_by_bit_and_is_right() {
             head_dim: [16, 24, 32, 64, 80, 128][random.below(6)],
         };
         let count = 1 + random.below(100);
-        let pages = pages(shape, count, &mut random);
+        let kept = KvType::ALL[random.below(2)];
+        let pages = pages(shape, kept, count, &mut random);
         let head = random.below(shape.kv_heads);
         let queries = random.floats(shape.group * shape.head_dim, 1.0);
         let expected = attend(KernelKind::Portable, &pages, head, count, &queries);
@@ -164,7 +207,7 @@ fn attention_agrees_bit_by_bit_and_is_right() {
             assert_eq!(
                 bits(&attend(kind, &pages, head, count, &queries)),
                 bits(&expected),
-                "{kind}, seed {seed}, {shape:?}, {count}"
+                "{kind}, seed {seed}, {shape:?}, {kept}, {count}"
             );
         }
         let at = head * shape.head_dim..(head + 1) * shape.head_dim;
@@ -184,12 +227,14 @@ fn attention_agrees_bit_by_bit_and_is_right() {
 #[test]
 fn a_copied_block_is_the_same_block() {
     let shape = AttentionShape { block_size: 16, kv_heads: 2, group: 2, head_dim: 32 };
-    let mut random = Random(1);
-    let mut pages = pages(shape, 16, &mut random);
-    let queries = random.floats(64, 1.0);
-    let before = attend(KernelKind::Portable, &pages, 1, 16, &queries);
-    let (from, to) = (pages.table[0], pages.table[2]);
-    pages.cache.copy_block(from, to);
-    pages.table[0] = to;
-    assert_eq!(bits(&attend(KernelKind::Portable, &pages, 1, 16, &queries)), bits(&before));
+    for kind in KvType::ALL {
+        let mut random = Random(1);
+        let mut pages = pages(shape, kind, 16, &mut random);
+        let queries = random.floats(64, 1.0);
+        let before = attend(KernelKind::Portable, &pages, 1, 16, &queries);
+        let (from, to) = (pages.table[0], pages.table[2]);
+        pages.cache.copy_block(from, to);
+        pages.table[0] = to;
+        assert_eq!(bits(&attend(KernelKind::Portable, &pages, 1, 16, &queries)), bits(&before), "{kind}");
+    }
 }

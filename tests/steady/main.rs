@@ -7,7 +7,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use batchroom::batch::{Batch, BlockId, RequestId, Row, RowKind, UserId};
-use batchroom::model::{Llama, ModelOptions};
+use batchroom::model::{KvType, Llama, ModelOptions};
 
 thread_local! {
     /// Allocations of this thread: with one thread it does all the work, with two its share.
@@ -51,7 +51,7 @@ fn batch(position: usize) -> Batch {
 fn a_warm_step_allocates_nothing() {
     let batches: Vec<Batch> = (0..64).map(batch).collect();
     for threads in [1, 2] {
-        let options = ModelOptions { threads, kernels: None, block_size: 16, num_blocks: 16 };
+        let options = ModelOptions { threads, kernels: None, block_size: 16, num_blocks: 16, kv_type: KvType::F16 };
         let mut model = Llama::load(&support::nano(), options).unwrap();
         // The longest context first, so that no buffer has to grow later.
         model.forward(&batches[63]).unwrap();

@@ -8,7 +8,7 @@ mod engine;
 use std::iter::repeat_with;
 
 use batchroom::batch::Batch;
-use batchroom::model::{GgmlType, GgufFile, Llama, ModelError, ModelOptions, TensorLlama};
+use batchroom::model::{GgmlType, GgufFile, KvType, Llama, ModelError, ModelOptions, TensorLlama};
 use candle_core::{Device, Tensor};
 use candle_transformers::models::quantized_llama::ModelWeights;
 use support::random::Random;
@@ -56,7 +56,8 @@ struct Both {
 
 impl Both {
     fn load(file: &GgufFile, tolerance: f32) -> Both {
-        let options = ModelOptions { threads: 2, kernels: None, block_size: BLOCK_SIZE, num_blocks: BLOCKS };
+        let options =
+            ModelOptions { threads: 2, kernels: None, block_size: BLOCK_SIZE, num_blocks: BLOCKS, kv_type: KvType::F32 };
         Both { kernels: Llama::load(file, options).unwrap(), tensors: load(file), tolerance, worst: 0.0, sure: 0 }
     }
 }

@@ -99,7 +99,7 @@ fn alone(screen: &vt100::Screen) -> String {
 fn preempted_answers_are_what_they_would_be_alone() {
     // Six blocks of sixteen tokens: two such answers do not fit together, one does.
     let max = 70;
-    let args = ["--kv-memory", "300KiB", "--panes", "2", "--temperature", "0", "--pace", "full"];
+    let args = ["--kv-memory", "150KiB", "--panes", "2", "--temperature", "0", "--pace", "full"];
     let max_tokens = max.to_string();
     let answers = LONG.map(|prompt| ask(prompt, max));
     let mut terminal = Spec::room(&[&args[..], &["--max-tokens", &max_tokens]].concat()).size(200, 60).start();

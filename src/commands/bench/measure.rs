@@ -207,10 +207,11 @@ mod tests {
 
     use super::*;
     use crate::hub::NANO_BYTES;
-    use crate::model::{GgufFile, ModelOptions};
+    use crate::model::{GgufFile, KvType, ModelOptions};
 
     fn nano(sweep: &Sweep) -> Llama {
-        let options = ModelOptions { threads: 1, kernels: None, block_size: BLOCK_SIZE, num_blocks: sweep.blocks() };
+        let kv_type = KvType::default();
+        let options = ModelOptions { threads: 1, kernels: None, block_size: BLOCK_SIZE, num_blocks: sweep.blocks(), kv_type };
         Llama::load(&GgufFile::from_static("nano", NANO_BYTES).unwrap(), options).unwrap()
     }
 

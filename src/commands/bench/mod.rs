@@ -17,7 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::{INTERRUPTED, choose};
 use crate::cli::BenchArgs;
-use crate::config::{Config, DeviceChoice};
+use crate::config::{Config, DeviceChoice, EngineConfig};
 use crate::machine;
 use measure::{Bench, Sweep};
 use report::{Device, Report};
@@ -45,7 +45,7 @@ pub async fn bench(args: BenchArgs, config: Config) -> anyhow::Result<ExitCode> 
                 (Some(shape), _) => Subject::synthetic(&shape, args.weight_type.as_deref())?,
                 (None, choice) => Subject::open(choice.context("no model is named")?)?,
             };
-            measure(&subject, &sweep, config.engine.threads, args.json, &phase)
+            measure(&subject, &sweep, &config.engine, args.json, &phase)
         }
     });
     loop {
@@ -67,18 +67,20 @@ pub async fn bench(args: BenchArgs, config: Config) -> anyhow::Result<ExitCode> 
 }
 
 /// Everything from the memory's speed to the last line.
-fn measure(subject: &Subject, sweep: &Sweep, threads: usize, json: bool, phase: &AtomicU8) -> anyhow::Result<()> {
+fn measure(subject: &Subject, sweep: &Sweep, engine: &EngineConfig, json: bool, phase: &AtomicU8) -> anyhow::Result<()> {
+    let (threads, kv_type) = (engine.threads, engine.kv_type);
     sweep.check_context(&subject.name(), subject.config().context)?;
-    subject.check_memory(sweep, machine::available_memory())?;
+    subject.check_memory(sweep, kv_type, machine::available_memory())?;
     let mut out = Output::new(json);
     out.progress("measuring memory bandwidth");
     let bandwidth = bandwidth::measure(threads)?;
     out.progress(&format!("loading {}", subject.name()));
-    let mut model = subject.load(sweep, threads)?;
+    let mut model = subject.load(sweep, threads, kv_type)?;
     let device = Device { cpu: machine::cpu_name(), kernels: model.kernels().to_string(), threads: model.threads() };
     let mut report = Report {
         model: subject.figures(&model)?,
         device,
+        kv_type: kv_type.to_string(),
         memory_bandwidth_gb_per_s: bandwidth / 1e9,
         decode: Vec::new(),
         prefill: Vec::new(),

@@ -8,6 +8,9 @@ use super::measure::{Point, Sweep, quantile};
 pub struct Report {
     pub model: ModelFigures,
     pub device: Device,
+    /// What keys and values are kept as; for the table only.
+    #[serde(skip)]
+    pub kv_type: String,
     /// 1 GB = 1e9 bytes.
     pub memory_bandwidth_gb_per_s: f64,
     pub decode: Vec<Decode>,
@@ -118,6 +121,7 @@ pub(super) mod tests {
                 types: "Q4_1".into(),
             },
             device: Device { cpu: "Some CPU".into(), kernels: "avx2".into(), threads: 2 },
+            kv_type: "f16".into(),
             memory_bandwidth_gb_per_s: 50.0,
             decode: Vec::new(),
             prefill: Vec::new(),

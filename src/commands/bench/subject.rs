@@ -12,7 +12,7 @@ use super::text::bytes;
 use crate::hub::{Choice, NANO_BYTES};
 use crate::launch::{self, BLOCK_SIZE};
 use crate::model::shapes::Shape;
-use crate::model::{GgufFile, Llama, LlamaConfig, ModelOptions, Synthetic, kv_block_bytes, parse_type};
+use crate::model::{GgufFile, KvType, Llama, LlamaConfig, ModelOptions, Synthetic, kv_block_bytes, parse_type};
 
 /// The seed of synthetic weights: the same weights in every run.
 const SEED: u64 = 1;
@@ -50,14 +50,14 @@ impl Subject {
 
     /// # Errors
     /// When weights, KV memory and a step's numbers are more than `available` bytes. What is not known fits.
-    pub fn check_memory(&self, sweep: &Sweep, available: Option<u64>) -> anyhow::Result<()> {
+    pub fn check_memory(&self, sweep: &Sweep, kv_type: KvType, available: Option<u64>) -> anyhow::Result<()> {
         let Some(available) = available else { return Ok(()) };
         let weights = match self {
             // Repacked, a matrix is as large as in its file (to within a few percent).
             Subject::File { file, .. } => file.tensors().iter().map(|tensor| tensor.range.len()).sum(),
             Subject::Synthetic { model, .. } => model.memory_bytes()?,
         };
-        let kv = (sweep.blocks() as u64).saturating_mul(kv_block_bytes(self.config(), BLOCK_SIZE)? as u64);
+        let kv = (sweep.blocks() as u64).saturating_mul(kv_block_bytes(self.config(), kv_type, BLOCK_SIZE)? as u64);
         let step = step_bytes(self.config(), sweep);
         let all = (weights as u64).saturating_add(kv).saturating_add(step);
         if all <= available {
@@ -77,8 +77,9 @@ impl Subject {
 
     /// # Errors
     /// When the model cannot be loaded.
-    pub fn load(&self, sweep: &Sweep, threads: usize) -> anyhow::Result<Llama> {
-        let options = ModelOptions { threads, kernels: None, block_size: BLOCK_SIZE, num_blocks: sweep.blocks() };
+    pub fn load(&self, sweep: &Sweep, threads: usize, kv_type: KvType) -> anyhow::Result<Llama> {
+        let num_blocks = sweep.blocks();
+        let options = ModelOptions { threads, kernels: None, block_size: BLOCK_SIZE, num_blocks, kv_type };
         Ok(match self {
             Subject::File { file, .. } => Llama::load(file, options)?,
             Subject::Synthetic { model, .. } => Llama::synthetic(model, options)?,
@@ -142,9 +143,9 @@ mod tests {
     fn what_does_not_fit_is_refused_with_both_figures() {
         let sweep = Sweep::new(&[1, 16], 128, 64).unwrap();
         let seven = Subject::synthetic("qwen2.5-7b", Some("q4_0")).unwrap();
-        seven.check_memory(&sweep, None).unwrap();
-        seven.check_memory(&sweep, Some(8_000_000_000)).unwrap();
-        let message = seven.check_memory(&sweep, Some(4_000_000_000)).unwrap_err().to_string();
+        seven.check_memory(&sweep, KvType::F16, None).unwrap();
+        seven.check_memory(&sweep, KvType::F16, Some(8_000_000_000)).unwrap();
+        let message = seven.check_memory(&sweep, KvType::F16, Some(4_000_000_000)).unwrap_err().to_string();
         for part in ["synthetic qwen2.5-7b", "4.3 GB of weights", "16 users of 192 tokens", "4.0 GB are available"] {
             assert!(message.contains(part), "no {part:?} in {message}");
         }
@@ -154,7 +155,7 @@ mod tests {
     fn the_built_in_model_is_known_by_its_sum() {
         let sweep = Sweep::new(&[1], 8, 4).unwrap();
         let nano = Subject::open(Choice::Nano).unwrap();
-        let figures = nano.figures(&nano.load(&sweep, 1).unwrap()).unwrap();
+        let figures = nano.figures(&nano.load(&sweep, 1, KvType::F16).unwrap()).unwrap();
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), NANO_BYTES).unwrap();
         assert_eq!(figures.sha256.unwrap(), sha256_of(file.path()).unwrap());

@@ -84,7 +84,7 @@ pub fn head(report: &Report, sweep: &Sweep) -> String {
         _ = writeln!(out, "sha256   {sha256}");
     }
     let threads = if device.threads == 1 { "1 thread".to_owned() } else { format!("{} threads", device.threads) };
-    _ = writeln!(out, "machine  {}, {threads}, {} kernels", device.cpu, device.kernels);
+    _ = writeln!(out, "machine  {}, {threads}, {} kernels, keys and values in {}", device.cpu, device.kernels, report.kv_type);
     _ = writeln!(out, "memory   {:.1} GB/s read by these threads", report.memory_bandwidth_gb_per_s);
     let (first, last) = (sweep.prompt_tokens, sweep.prompt_tokens + sweep.new_tokens);
     _ = writeln!(out, "\ndecode, contexts from {first} to {last} tokens (the model alone: no sampling, scheduler or screen)");

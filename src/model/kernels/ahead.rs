@@ -7,18 +7,18 @@ use std::ops::Range;
 /// Pages of memory that will be read soon.
 #[derive(Clone, Copy)]
 pub struct Ahead<'a> {
-    memory: &'a [f32],
-    /// Where pages begin, in floats.
+    memory: &'a [u8],
+    /// Where pages begin, in bytes.
     pages: &'a [usize],
-    /// Floats of a page.
+    /// Bytes of a page.
     len: usize,
 }
 
 impl<'a> Ahead<'a> {
     pub const NOTHING: Ahead<'static> = Ahead { memory: &[], pages: &[], len: 0 };
 
-    /// Pages of `len` floats at the places `pages` in `memory`. The way ends at a page that is not inside.
-    pub fn new(memory: &'a [f32], pages: &'a [usize], len: usize) -> Ahead<'a> {
+    /// Pages of `len` bytes at the places `pages` in `memory`. The way ends at a page that is not inside.
+    pub fn new(memory: &'a [u8], pages: &'a [usize], len: usize) -> Ahead<'a> {
         Ahead { memory, pages, len }
     }
 
@@ -38,15 +38,15 @@ impl<'a> Ahead<'a> {
 pub(super) struct Walk<'a> {
     ahead: Ahead<'a>,
     next: Cell<usize>,
-    at: Cell<*const f32>,
+    at: Cell<*const u8>,
     /// Asks left in this page.
     left: Cell<usize>,
 }
 
-/// Floats of one ask: four cache lines.
+/// Bytes of one ask: four cache lines.
 const STRIDE: usize = 4 * LINE;
-/// Floats of a cache line.
-const LINE: usize = 16;
+/// Bytes of a cache line.
+const LINE: usize = 64;
 
 impl Walk<'_> {
     /// Goes to the next page.
@@ -82,7 +82,7 @@ impl Walk<'_> {
 }
 
 #[inline(always)]
-fn prefetch(at: *const f32) {
+fn prefetch(at: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch reads nothing that the program sees; any address will do.
     unsafe {
@@ -97,12 +97,12 @@ fn prefetch(at: *const f32) {
 mod tests {
     use super::*;
 
-    /// Where each ask of a walk begins, in floats.
+    /// Where each ask of a walk begins, in bytes.
     fn asks(walk: &Walk<'_>) -> Vec<usize> {
         let memory = walk.ahead.memory.as_ptr();
         let mut asks = Vec::new();
         while walk.left.get() > 0 {
-            asks.push((walk.at.get().addr() - memory.addr()) / size_of::<f32>());
+            asks.push(walk.at.get().addr() - memory.addr());
             walk.ask();
         }
         walk.ask();
@@ -111,11 +111,11 @@ mod tests {
 
     #[test]
     fn pieces_together_ask_for_every_line_of_every_page_once() {
-        let memory = vec![0.0; 4096];
-        let pages = [1024, 0, 3072, 2048, 512];
-        let expected: Vec<usize> = pages.iter().flat_map(|page| [*page, page + 64, page + 128, page + 192]).collect();
+        let memory = vec![0; 16384];
+        let pages = [4096, 0, 12288, 8192, 2048];
+        let expected: Vec<usize> = pages.iter().flat_map(|page| [*page, page + 256, page + 512, page + 768]).collect();
         for threads in 1..8 {
-            let ahead = Ahead::new(&memory, &pages, 256);
+            let ahead = Ahead::new(&memory, &pages, 1024);
             let all: Vec<usize> = (0..threads).flat_map(|thread| asks(&ahead.share(&(thread..thread + 1), threads))).collect();
             assert_eq!(all, expected, "{threads} pieces");
         }
@@ -123,9 +123,9 @@ mod tests {
 
     #[test]
     fn pages_outside_end_the_way() {
-        let memory = vec![0.0; 256];
-        assert_eq!(asks(&Ahead::new(&memory, &[0, 128, 0], 192).share(&(0..1), 1)), [0, 64, 128]);
-        assert_eq!(asks(&Ahead::new(&memory, &[usize::MAX], 64).share(&(0..1), 1)), [0; 0]);
+        let memory = vec![0; 1024];
+        assert_eq!(asks(&Ahead::new(&memory, &[0, 512, 0], 768).share(&(0..1), 1)), [0, 256, 512]);
+        assert_eq!(asks(&Ahead::new(&memory, &[usize::MAX], 256).share(&(0..1), 1)), [0; 0]);
         assert_eq!(asks(&Ahead::NOTHING.share(&(0..1), 1)), [0; 0]);
     }
 }

@@ -22,22 +22,22 @@ pub struct AttentionShape {
 }
 
 impl AttentionShape {
-    /// Floats from one position's values to the next: whole vectors.
+    /// Numbers from one position's values to the next: whole vectors.
     pub fn value_stride(&self) -> usize {
         self.head_dim.next_multiple_of(LANES)
     }
 
-    /// Floats of one block's keys, all KV heads.
+    /// Numbers of one block's keys, all KV heads.
     pub fn key_block(&self) -> usize {
         self.kv_heads * self.head_dim * self.block_size
     }
 
-    /// Floats of one block's values, all KV heads.
+    /// Numbers of one block's values, all KV heads.
     pub fn value_block(&self) -> usize {
         self.kv_heads * self.value_stride() * self.block_size
     }
 
-    /// Where dimension 0 of a position's key lies; the next dimensions follow 16 floats apart.
+    /// Where dimension 0 of a position's key lies; the next dimensions follow 16 numbers apart.
     pub fn key_at(&self, block: BlockId, slot: usize, head: usize) -> usize {
         let tile = slot / LANES * self.head_dim * LANES;
         block.0 as usize * self.key_block() + head * self.head_dim * self.block_size + tile + slot % LANES
@@ -49,11 +49,46 @@ impl AttentionShape {
     }
 }
 
-/// One layer's pages.
+/// One layer's pages, in the numbers that the cache keeps.
 #[derive(Clone, Copy)]
-pub struct KvLayer<'a> {
-    pub keys: &'a [f32],
-    pub values: &'a [f32],
+pub enum KvLayer<'a> {
+    F32(KvPages<'a, f32>),
+    F16(KvPages<'a, Half>),
+}
+
+/// Keys and values of one layer.
+#[derive(Clone, Copy)]
+pub struct KvPages<'a, N> {
+    pub keys: &'a [N],
+    pub values: &'a [N],
+}
+
+/// The bits of a half float.
+pub type Half = u16;
+
+/// A number that the cache keeps. All zero bits are a zero.
+pub(super) trait KvNumber: Copy {
+    /// 16 neighbours as floats.
+    ///
+    /// # Safety
+    /// 16 numbers can be read; the family's CPU features are there and enabled in the caller.
+    unsafe fn load<V: Simd>(from: *const Self) -> V;
+}
+
+impl KvNumber for f32 {
+    #[inline(always)]
+    unsafe fn load<V: Simd>(from: *const f32) -> V {
+        // SAFETY: the caller's.
+        unsafe { V::load(from) }
+    }
+}
+
+impl KvNumber for Half {
+    #[inline(always)]
+    unsafe fn load<V: Simd>(from: *const Half) -> V {
+        // SAFETY: the caller's.
+        unsafe { V::load_f16(from) }
+    }
 }
 
 /// A thread's memory for scores, kept from step to step.
@@ -94,6 +129,29 @@ pub(super) unsafe fn attend<V: Simd>(
     scratch: &mut Scratch,
     out: &mut [f32],
 ) {
+    // SAFETY: handed on.
+    unsafe {
+        match kv {
+            KvLayer::F32(pages) => attend_pages::<V, f32>(shape, pages, table, head, count, queries, scratch, out),
+            KvLayer::F16(pages) => attend_pages::<V, Half>(shape, pages, table, head, count, queries, scratch, out),
+        }
+    }
+}
+
+/// # Safety
+/// As for [`attend`].
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+unsafe fn attend_pages<V: Simd, N: KvNumber>(
+    shape: &AttentionShape,
+    kv: &KvPages<'_, N>,
+    table: &[BlockId],
+    head: usize,
+    count: usize,
+    queries: &[f32],
+    scratch: &mut Scratch,
+    out: &mut [f32],
+) {
     let stride = count.next_multiple_of(LANES);
     let scores = &mut scratch.scores[..shape.group * stride];
     let tile_at = |tile: usize| {
@@ -108,17 +166,17 @@ pub(super) unsafe fn attend<V: Simd>(
         while tile < tiles {
             let next = tile_at((tile + 2).min(tiles - 1));
             if tile + 1 < tiles {
-                score_heads::<V, 2>(shape, [tile_at(tile), tile_at(tile + 1)], next, queries, scores, stride, tile);
+                score_heads::<V, N, 2>(shape, [tile_at(tile), tile_at(tile + 1)], next, queries, scores, stride, tile);
                 tile += 2;
             } else {
-                score_heads::<V, 1>(shape, [tile_at(tile)], next, queries, scores, stride, tile);
+                score_heads::<V, N, 1>(shape, [tile_at(tile)], next, queries, scores, stride, tile);
                 tile += 1;
             }
         }
         for scores in scores.chunks_exact_mut(stride) {
             softmax(scores, count);
         }
-        weigh_heads::<V>(shape, kv, table, head, count, scores, stride, &mut scratch.sums);
+        weigh_heads::<V, N>(shape, kv, table, head, count, scores, stride, &mut scratch.sums);
     }
     for (out, sums) in out.chunks_exact_mut(shape.head_dim).zip(scratch.sums.chunks_exact(shape.value_stride())) {
         out.copy_from_slice(&sums[..shape.head_dim]);
@@ -127,10 +185,10 @@ pub(super) unsafe fn attend<V: Simd>(
 
 /// Scores of `TILES` times 16 positions, for all heads of the group, up to four heads at a time.
 #[inline(always)]
-unsafe fn score_heads<V: Simd, const TILES: usize>(
+unsafe fn score_heads<V: Simd, N: KvNumber, const TILES: usize>(
     shape: &AttentionShape,
-    keys: [&[f32]; TILES],
-    next: &[f32],
+    keys: [&[N]; TILES],
+    next: &[N],
     queries: &[f32],
     scores: &mut [f32],
     stride: usize,
@@ -144,10 +202,10 @@ unsafe fn score_heads<V: Simd, const TILES: usize>(
         // SAFETY: the features are the caller's.
         unsafe {
             match heads {
-                1 => score::<V, TILES, 1>(keys, next, queries, scores, stride, tile),
-                2 => score::<V, TILES, 2>(keys, next, queries, scores, stride, tile),
-                3 => score::<V, TILES, 3>(keys, next, queries, scores, stride, tile),
-                _ => score::<V, TILES, 4>(keys, next, queries, scores, stride, tile),
+                1 => score::<V, N, TILES, 1>(keys, next, queries, scores, stride, tile),
+                2 => score::<V, N, TILES, 2>(keys, next, queries, scores, stride, tile),
+                3 => score::<V, N, TILES, 3>(keys, next, queries, scores, stride, tile),
+                _ => score::<V, N, TILES, 4>(keys, next, queries, scores, stride, tile),
             }
         }
         head += heads;
@@ -155,9 +213,9 @@ unsafe fn score_heads<V: Simd, const TILES: usize>(
 }
 
 #[inline(always)]
-unsafe fn score<V: Simd, const TILES: usize, const HEADS: usize>(
-    keys: [&[f32]; TILES],
-    next: &[f32],
+unsafe fn score<V: Simd, N: KvNumber, const TILES: usize, const HEADS: usize>(
+    keys: [&[N]; TILES],
+    next: &[N],
     queries: &[f32],
     scores: &mut [f32],
     stride: usize,
@@ -171,12 +229,12 @@ unsafe fn score<V: Simd, const TILES: usize, const HEADS: usize>(
         let mut sums = [[V::splat(0.0); HEADS]; TILES];
         for dim in 0..dims {
             for index in 0..TILES {
-                V::call_in(next.as_ptr().wrapping_add((index * dims + dim) * LANES));
+                V::call_in(next.as_ptr().wrapping_add((index * dims + dim) * LANES).cast());
             }
             for head in 0..HEADS {
                 let query = V::splat(*queries.as_ptr().add(head * dims + dim));
                 for index in 0..TILES {
-                    sums[index][head] = V::load(keys[index].as_ptr().add(dim * LANES)).mul_add(query, sums[index][head]);
+                    sums[index][head] = N::load::<V>(keys[index].as_ptr().add(dim * LANES)).mul_add(query, sums[index][head]);
                 }
             }
         }
@@ -218,9 +276,9 @@ fn softmax(scores: &mut [f32], count: usize) {
 /// The weighted sums of values, for all heads of the group: up to four heads by four vectors at a time.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
-unsafe fn weigh_heads<V: Simd>(
+unsafe fn weigh_heads<V: Simd, N: KvNumber>(
     shape: &AttentionShape,
-    kv: &KvLayer<'_>,
+    kv: &KvPages<'_, N>,
     table: &[BlockId],
     head: usize,
     count: usize,
@@ -245,18 +303,18 @@ unsafe fn weigh_heads<V: Simd>(
             // SAFETY: the features are the caller's.
             unsafe {
                 match (heads, wide) {
-                    (1, 1) => weigh::<V, 1, 1>(&pages, scores, stride, vector, sums),
-                    (1, 2) => weigh::<V, 1, 2>(&pages, scores, stride, vector, sums),
-                    (1, _) => weigh::<V, 1, 4>(&pages, scores, stride, vector, sums),
-                    (2, 1) => weigh::<V, 2, 1>(&pages, scores, stride, vector, sums),
-                    (2, 2) => weigh::<V, 2, 2>(&pages, scores, stride, vector, sums),
-                    (2, _) => weigh::<V, 2, 4>(&pages, scores, stride, vector, sums),
-                    (3, 1) => weigh::<V, 3, 1>(&pages, scores, stride, vector, sums),
-                    (3, 2) => weigh::<V, 3, 2>(&pages, scores, stride, vector, sums),
-                    (3, _) => weigh::<V, 3, 4>(&pages, scores, stride, vector, sums),
-                    (_, 1) => weigh::<V, 4, 1>(&pages, scores, stride, vector, sums),
-                    (_, 2) => weigh::<V, 4, 2>(&pages, scores, stride, vector, sums),
-                    (_, _) => weigh::<V, 4, 4>(&pages, scores, stride, vector, sums),
+                    (1, 1) => weigh::<V, N, 1, 1>(&pages, scores, stride, vector, sums),
+                    (1, 2) => weigh::<V, N, 1, 2>(&pages, scores, stride, vector, sums),
+                    (1, _) => weigh::<V, N, 1, 4>(&pages, scores, stride, vector, sums),
+                    (2, 1) => weigh::<V, N, 2, 1>(&pages, scores, stride, vector, sums),
+                    (2, 2) => weigh::<V, N, 2, 2>(&pages, scores, stride, vector, sums),
+                    (2, _) => weigh::<V, N, 2, 4>(&pages, scores, stride, vector, sums),
+                    (3, 1) => weigh::<V, N, 3, 1>(&pages, scores, stride, vector, sums),
+                    (3, 2) => weigh::<V, N, 3, 2>(&pages, scores, stride, vector, sums),
+                    (3, _) => weigh::<V, N, 3, 4>(&pages, scores, stride, vector, sums),
+                    (_, 1) => weigh::<V, N, 4, 1>(&pages, scores, stride, vector, sums),
+                    (_, 2) => weigh::<V, N, 4, 2>(&pages, scores, stride, vector, sums),
+                    (_, _) => weigh::<V, N, 4, 4>(&pages, scores, stride, vector, sums),
                 }
             }
             vector += wide;
@@ -266,17 +324,17 @@ unsafe fn weigh_heads<V: Simd>(
 }
 
 /// The values of one KV head of one sequence.
-struct Pages<'a> {
+struct Pages<'a, N> {
     shape: &'a AttentionShape,
-    values: &'a [f32],
+    values: &'a [N],
     table: &'a [BlockId],
     head: usize,
     count: usize,
 }
 
 #[inline(always)]
-unsafe fn weigh<V: Simd, const HEADS: usize, const WIDE: usize>(
-    pages: &Pages<'_>,
+unsafe fn weigh<V: Simd, N: KvNumber, const HEADS: usize, const WIDE: usize>(
+    pages: &Pages<'_, N>,
     scores: &[f32],
     stride: usize,
     vector: usize,
@@ -303,8 +361,8 @@ unsafe fn weigh<V: Simd, const HEADS: usize, const WIDE: usize>(
             for slot in 0..positions {
                 let from = values.as_ptr().add(slot * step + vector * LANES);
                 for wide in 0..WIDE {
-                    V::call_in(next.wrapping_add(slot * step + (vector + wide) * LANES));
-                    let value = V::load(from.add(wide * LANES));
+                    V::call_in(next.wrapping_add(slot * step + (vector + wide) * LANES).cast());
+                    let value: V = N::load(from.add(wide * LANES));
                     for (head, sums) in sums.iter_mut().enumerate() {
                         let weight = V::splat(*scores.as_ptr().add(head * stride + begin + slot));
                         sums[wide] = value.mul_add(weight, sums[wide]);

@@ -44,19 +44,30 @@ impl Buffer {
         &mut self.map[..self.len]
     }
 
-    /// The same memory as floats; a rest of less than four bytes is left out.
-    pub fn floats(&self) -> &[f32] {
-        // SAFETY: every bit pattern is an f32, the lifetime is that of the borrow, and `align_to` keeps to the bounds.
-        let (head, floats, _) = unsafe { self.bytes().align_to::<f32>() };
+    /// The same memory as numbers; a rest of less than one is left out.
+    pub fn numbers<N: Number>(&self) -> &[N] {
+        // SAFETY: every bit pattern is a `Number`, the lifetime is that of the borrow, and `align_to` keeps to the bounds.
+        let (head, numbers, _) = unsafe { self.bytes().align_to::<N>() };
         debug_assert!(head.is_empty(), "a mapping begins on a page border");
-        floats
+        numbers
     }
 
-    /// The same memory as floats; a rest of less than four bytes is left out.
-    pub fn floats_mut(&mut self) -> &mut [f32] {
-        // SAFETY: as in `floats`, and the borrow is exclusive.
-        let (head, floats, _) = unsafe { self.bytes_mut().align_to_mut::<f32>() };
+    /// The same memory as numbers; a rest of less than one is left out.
+    pub fn numbers_mut<N: Number>(&mut self) -> &mut [N] {
+        // SAFETY: as in `numbers`, and the borrow is exclusive.
+        let (head, numbers, _) = unsafe { self.bytes_mut().align_to_mut::<N>() };
         debug_assert!(head.is_empty(), "a mapping begins on a page border");
-        floats
+        numbers
     }
 }
+
+/// A type of which every bit pattern is a value.
+///
+/// # Safety
+/// That is so, and its alignment is no more than a page.
+pub unsafe trait Number: Copy {}
+
+// SAFETY: a plain number.
+unsafe impl Number for f32 {}
+// SAFETY: a plain number.
+unsafe impl Number for u16 {}

@@ -1,12 +1,64 @@
 //! The pages that keys and values live in.
 
+use std::fmt;
 use std::marker::PhantomData;
+use std::str::FromStr;
 
 use crate::batch::BlockId;
 
-use super::attention::{AttentionShape, KvLayer};
-use super::buffer::{Buffer, OutOfMemory};
+use super::Kernels;
+use super::attention::{AttentionShape, Half, KvLayer, KvPages};
+use super::buffer::{Buffer, Number, OutOfMemory};
 use super::vector::LANES;
+
+/// What a key or a value is kept as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum KvType {
+    /// 32 bits: as computed.
+    F32,
+    /// 16 bits: half the memory and half the traffic, rounded once when written (11 significant bits).
+    #[default]
+    F16,
+}
+
+impl KvType {
+    pub const ALL: [KvType; 2] = [KvType::F32, KvType::F16];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            KvType::F32 => "f32",
+            KvType::F16 => "f16",
+        }
+    }
+
+    /// Bytes of one number.
+    pub fn bytes(self) -> usize {
+        match self {
+            KvType::F32 => size_of::<f32>(),
+            KvType::F16 => size_of::<Half>(),
+        }
+    }
+}
+
+impl fmt::Display for KvType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// No type of this name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("keys and values cannot be kept as \"{0}\": choose f16 or f32")]
+pub struct UnknownKvType(String);
+
+impl FromStr for KvType {
+    type Err = UnknownKvType;
+
+    fn from_str(text: &str) -> Result<KvType, UnknownKvType> {
+        let named = KvType::ALL.into_iter().find(|kind| kind.name() == text);
+        named.ok_or_else(|| UnknownKvType(text.to_owned()))
+    }
+}
 
 /// One position's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +72,7 @@ pub struct Slot {
 #[derive(Debug)]
 pub struct KvCache {
     shape: AttentionShape,
+    kind: KvType,
     layers: usize,
     blocks: usize,
     buffer: Buffer,
@@ -28,20 +81,24 @@ pub struct KvCache {
 impl KvCache {
     /// # Errors
     /// When the system will not give so much memory.
-    pub fn new(shape: AttentionShape, layers: usize, blocks: usize) -> Result<KvCache, OutOfMemory> {
+    pub fn new(shape: AttentionShape, kind: KvType, layers: usize, blocks: usize) -> Result<KvCache, OutOfMemory> {
         let block = shape.key_block() + shape.value_block();
-        let bytes =
-            blocks.checked_mul(block).and_then(|floats| floats.checked_mul(layers)).and_then(|floats| floats.checked_mul(4));
+        let numbers = blocks.checked_mul(block).and_then(|numbers| numbers.checked_mul(layers));
+        let bytes = numbers.and_then(|numbers| numbers.checked_mul(kind.bytes()));
         let bytes = bytes.filter(|bytes| isize::try_from(*bytes).is_ok()).ok_or_else(|| OutOfMemory {
             what: "the KV cache",
             bytes: usize::MAX,
             source: std::io::ErrorKind::OutOfMemory.into(),
         })?;
-        Ok(KvCache { shape, layers, blocks, buffer: Buffer::zeroed(bytes, "the KV cache")? })
+        Ok(KvCache { shape, kind, layers, blocks, buffer: Buffer::zeroed(bytes, "the KV cache")? })
     }
 
     pub fn shape(&self) -> &AttentionShape {
         &self.shape
+    }
+
+    pub fn kind(&self) -> KvType {
+        self.kind
     }
 
     pub fn blocks(&self) -> usize {
@@ -50,41 +107,49 @@ impl KvCache {
 
     /// Bytes of one block, all layers.
     pub fn block_bytes(&self) -> usize {
-        (self.shape.key_block() + self.shape.value_block()) * self.layers * size_of::<f32>()
+        (self.shape.key_block() + self.shape.value_block()) * self.layers * self.kind.bytes()
     }
 
-    /// Where a layer's keys begin, its values begin, and it ends, in floats.
+    /// Where a layer's keys begin, its values begin, and it ends, in numbers.
     fn bounds(&self, layer: usize) -> (usize, usize, usize) {
         let (keys, values) = (self.shape.key_block() * self.blocks, self.shape.value_block() * self.blocks);
         let begin = (keys + values) * layer;
         (begin, begin + keys, begin + keys + values)
     }
 
+    fn layer_pages<N: Number>(&self, layer: usize) -> KvPages<'_, N> {
+        let (begin, middle, end) = self.bounds(layer);
+        let numbers = self.buffer.numbers();
+        KvPages { keys: &numbers[begin..middle], values: &numbers[middle..end] }
+    }
+
     /// One layer, to read.
     pub fn layer(&self, layer: usize) -> KvLayer<'_> {
-        let (begin, middle, end) = self.bounds(layer);
-        let floats = self.buffer.floats();
-        KvLayer { keys: &floats[begin..middle], values: &floats[middle..end] }
+        match self.kind {
+            KvType::F32 => KvLayer::F32(self.layer_pages(layer)),
+            KvType::F16 => KvLayer::F16(self.layer_pages(layer)),
+        }
     }
 
-    /// All floats of a layer, keys before values. Empty when there is no such layer.
-    pub fn layer_floats(&self, layer: usize) -> &[f32] {
-        let (begin, _, end) = self.bounds(layer);
-        self.buffer.floats().get(begin..end).unwrap_or_default()
+    /// All bytes of a layer, keys before values. Empty when there is no such layer.
+    pub fn layer_bytes(&self, layer: usize) -> &[u8] {
+        let ((begin, _, end), each) = (self.bounds(layer), self.kind.bytes());
+        self.buffer.bytes().get(begin * each..end * each).unwrap_or_default()
     }
 
-    /// Where a block's keys and values begin in [`KvCache::layer_floats`].
+    /// Where a block's keys and values begin in [`KvCache::layer_bytes`].
     pub fn pages(&self, block: BlockId) -> [usize; 2] {
         let (keys, values) = (self.shape.key_block(), self.shape.value_block());
-        [block.0 as usize * keys, self.blocks * keys + block.0 as usize * values]
+        [block.0 as usize * keys, self.blocks * keys + block.0 as usize * values].map(|at| at * self.kind.bytes())
     }
 
     /// One layer, to be written by several threads.
     pub fn writer(&mut self, layer: usize) -> KvWriter<'_> {
         let (begin, middle, end) = self.bounds(layer);
-        let (shape, blocks) = (self.shape, self.blocks);
-        let (keys, values) = self.buffer.floats_mut()[begin..end].split_at_mut(middle - begin);
-        KvWriter { shape, blocks, keys: keys.as_mut_ptr(), values: values.as_mut_ptr(), cache: PhantomData }
+        let (shape, blocks, each) = (self.shape, self.blocks, self.kind.bytes());
+        let bytes = &mut self.buffer.bytes_mut()[begin * each..end * each];
+        let (keys, values) = bytes.split_at_mut((middle - begin) * each);
+        KvWriter { shape, kind: self.kind, blocks, keys: keys.as_mut_ptr(), values: values.as_mut_ptr(), cache: PhantomData }
     }
 
     /// Copies one block's contents to another, in all layers.
@@ -94,12 +159,14 @@ impl KvCache {
     pub fn copy_block(&mut self, from: BlockId, to: BlockId) {
         let (from, to) = (from.0 as usize, to.0 as usize);
         assert!(from < self.blocks && to < self.blocks, "block {from} to {to} of {}", self.blocks);
-        let (keys, values) = (self.shape.key_block(), self.shape.value_block());
+        let each = self.kind.bytes();
+        let (keys, values) = (self.shape.key_block() * each, self.shape.value_block() * each);
         for layer in 0..self.layers {
             let (begin, middle, _) = self.bounds(layer);
-            let floats = self.buffer.floats_mut();
-            floats.copy_within(begin + from * keys..begin + (from + 1) * keys, begin + to * keys);
-            floats.copy_within(middle + from * values..middle + (from + 1) * values, middle + to * values);
+            let (begin, middle) = (begin * each, middle * each);
+            let bytes = self.buffer.bytes_mut();
+            bytes.copy_within(begin + from * keys..begin + (from + 1) * keys, begin + to * keys);
+            bytes.copy_within(middle + from * values..middle + (from + 1) * values, middle + to * values);
         }
     }
 }
@@ -107,14 +174,18 @@ impl KvCache {
 /// Writes positions of one layer.
 pub struct KvWriter<'a> {
     shape: AttentionShape,
+    kind: KvType,
     blocks: usize,
-    keys: *mut f32,
-    values: *mut f32,
+    keys: *mut u8,
+    values: *mut u8,
     cache: PhantomData<&'a mut KvCache>,
 }
 
 // SAFETY: writing is unsafe, and its contract is that no two threads write one slot.
 unsafe impl Sync for KvWriter<'_> {}
+
+/// Dimensions that are rounded at a time.
+const PIECE: usize = 4 * LANES;
 
 impl KvWriter<'_> {
     /// Stores one position's keys and values, each `[kv head][head_dim]`.
@@ -124,22 +195,44 @@ impl KvWriter<'_> {
     ///
     /// # Panics
     /// When there is no such slot, or a row has another length.
-    pub unsafe fn write(&self, at: Slot, keys: &[f32], values: &[f32]) {
+    pub unsafe fn write(&self, kernels: Kernels, at: Slot, keys: &[f32], values: &[f32]) {
         let shape = &self.shape;
         assert!((at.block.0 as usize) < self.blocks && at.slot < shape.block_size, "no such slot: {at:?}");
         assert!(keys.len() == shape.kv_heads * shape.head_dim && values.len() == keys.len(), "whole rows");
         let heads = keys.chunks_exact(shape.head_dim).zip(values.chunks_exact(shape.head_dim));
         for (head, (keys, values)) in heads.enumerate() {
-            // SAFETY: block, slot, head and dimension are in range, so these floats are inside the layer's part of the
-            // buffer, which this writer has borrowed; they belong to this slot alone.
-            unsafe {
-                let to = self.keys.add(shape.key_at(at.block, at.slot, head));
-                for (dim, key) in keys.iter().enumerate() {
-                    *to.add(dim * LANES) = *key;
+            let (key, value) = (shape.key_at(at.block, at.slot, head), shape.value_at(at.block, at.slot, head));
+            match self.kind {
+                // SAFETY: block, slot, head and dimension are in range, so these numbers are inside the layer's part of the
+                // buffer, which this writer has borrowed; they belong to this slot alone.
+                KvType::F32 => unsafe { self.put(key, value, keys, values) },
+                KvType::F16 => {
+                    for (index, (keys, values)) in keys.chunks(PIECE).zip(values.chunks(PIECE)).enumerate() {
+                        let mut halves = [[0; PIECE]; 2];
+                        kernels.to_halves(keys, &mut halves[0][..keys.len()]);
+                        kernels.to_halves(values, &mut halves[1][..keys.len()]);
+                        let (key, value) = (key + index * PIECE * LANES, value + index * PIECE);
+                        // SAFETY: the same.
+                        unsafe { self.put(key, value, &halves[0][..keys.len()], &halves[1][..keys.len()]) };
+                    }
                 }
-                let to = self.values.add(shape.value_at(at.block, at.slot, head));
-                std::ptr::copy_nonoverlapping(values.as_ptr(), to, values.len());
             }
+        }
+    }
+
+    /// Puts a key from number `key` on, each dimension 16 numbers after the other, and a value from number `value` on.
+    ///
+    /// # Safety
+    /// These places are inside the layer, and nobody else uses them.
+    unsafe fn put<N: Number>(&self, key: usize, value: usize, keys: &[N], values: &[N]) {
+        // SAFETY: the caller's.
+        unsafe {
+            let to = self.keys.cast::<N>().add(key);
+            for (dim, key) in keys.iter().enumerate() {
+                *to.add(dim * LANES) = *key;
+            }
+            let to = self.values.cast::<N>().add(value);
+            std::ptr::copy_nonoverlapping(values.as_ptr(), to, values.len());
         }
     }
 }

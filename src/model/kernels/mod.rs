@@ -30,9 +30,9 @@ use std::str::FromStr;
 
 pub use activation::ActGroup;
 pub use ahead::Ahead;
-pub use attention::{AttentionShape, KvLayer, Scratch as AttentionScratch};
+pub use attention::{AttentionShape, Half, KvLayer, KvPages, Scratch as AttentionScratch};
 pub use buffer::{Buffer, OutOfMemory};
-pub use kv::{KvCache, KvWriter, Slot};
+pub use kv::{KvCache, KvType, KvWriter, Slot, UnknownKvType};
 pub use layout::{GROUP, Layout, PANEL, SUPPORTED_TYPES};
 pub use matmul::{Activations, Gated, Part};
 pub use matrix::{MakeRows, Matrix, MatrixError, Plan};
@@ -232,6 +232,8 @@ for_each_family! {
     pub fn rotate(x: &mut [f32], cos: &[f32], sin: &[f32], factor: f32) = vector::rotate, plain;
     /// e to the x, element by element, in place.
     pub fn exp(x: &mut [f32]) = vector::exp_all, plain;
+    /// Halves, rounded to the nearest; what a half cannot hold becomes the largest that it can.
+    pub fn to_halves(x: &[f32], out: &mut [u16]) = vector::to_halves, simd;
     /// The heads of one KV head's group, for one token: softmax(q K) V over positions `0..count`.
     pub fn attend(shape: &AttentionShape, kv: &KvLayer<'_>, table: &[crate::batch::BlockId], head: usize, count: usize,
         queries: &[f32], scratch: &mut AttentionScratch, out: &mut [f32]) = attention::attend, simd;

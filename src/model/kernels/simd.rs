@@ -19,8 +19,10 @@ pub(super) trait Simd: Copy {
     unsafe fn load_f16(from: *const u16) -> Self;
     unsafe fn load_bf16(from: *const u16) -> Self;
     unsafe fn store(self, to: *mut f32);
+    /// Stores halves, rounded to the nearest, ties to even.
+    unsafe fn store_f16(self, to: *mut u16);
     /// Calls the cache line at an address in, if the family can; the address need not be valid.
-    unsafe fn call_in(at: *const f32);
+    unsafe fn call_in(at: *const u8);
     unsafe fn add(self, other: Self) -> Self;
     /// `self * factor + sum`, rounded once.
     unsafe fn mul_add(self, factor: Self, sum: Self) -> Self;
@@ -62,7 +64,13 @@ impl Simd for Plain {
     }
 
     #[inline(always)]
-    unsafe fn call_in(_: *const f32) {}
+    unsafe fn store_f16(self, to: *mut u16) {
+        let bits = self.0.map(|value| f16::from_f32_const(value).to_bits().to_le());
+        unsafe { to.cast::<[u16; LANES]>().write_unaligned(bits) }
+    }
+
+    #[inline(always)]
+    unsafe fn call_in(_: *const u8) {}
 
     #[inline(always)]
     unsafe fn add(self, other: Self) -> Self {
@@ -124,7 +132,15 @@ pub(super) mod x86 {
         }
 
         #[inline(always)]
-        unsafe fn call_in(at: *const f32) {
+        unsafe fn store_f16(self, to: *mut u16) {
+            unsafe {
+                _mm_storeu_si128(to.cast(), _mm256_cvtps_ph::<{ _MM_FROUND_TO_NEAREST_INT }>(self.0));
+                _mm_storeu_si128(to.add(8).cast(), _mm256_cvtps_ph::<{ _MM_FROUND_TO_NEAREST_INT }>(self.1));
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn call_in(at: *const u8) {
             unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
         }
 
@@ -176,7 +192,12 @@ pub(super) mod x86 {
         }
 
         #[inline(always)]
-        unsafe fn call_in(at: *const f32) {
+        unsafe fn store_f16(self, to: *mut u16) {
+            unsafe { _mm256_storeu_si256(to.cast(), _mm512_cvtps_ph::<{ _MM_FROUND_TO_NEAREST_INT }>(self.0)) }
+        }
+
+        #[inline(always)]
+        unsafe fn call_in(at: *const u8) {
             unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
         }
 

@@ -6,6 +6,7 @@
 
 use super::activation::{ActGroup, RowOut};
 use super::layout::GROUP;
+use super::simd::Simd;
 
 pub(super) const LANES: usize = 16;
 pub(super) type Lanes = [f32; LANES];
@@ -117,6 +118,25 @@ pub(super) fn rotate(x: &mut [f32], cos: &[f32], sin: &[f32], factor: f32) {
     }
     for value in x.iter_mut() {
         *value *= factor;
+    }
+}
+
+/// Halves: rounded to the nearest, ties to even; what a half cannot hold becomes the largest that it can.
+///
+/// # Safety
+/// The family's CPU features are there and enabled in the caller.
+#[inline(always)]
+pub(super) unsafe fn to_halves<V: Simd>(x: &[f32], out: &mut [u16]) {
+    assert!(x.len() == out.len());
+    let most = half::f16::MAX.to_f32_const();
+    for (x, out) in x.chunks(LANES).zip(out.chunks_mut(LANES)) {
+        let (mut lanes, mut halves) = ([0.0; LANES], [0; LANES]);
+        for (lane, value) in lanes.iter_mut().zip(x) {
+            *lane = value.clamp(-most, most);
+        }
+        // SAFETY: both are arrays of 16; the features are the caller's.
+        unsafe { V::load(lanes.as_ptr()).store_f16(halves.as_mut_ptr()) };
+        out.copy_from_slice(&halves[..out.len()]);
     }
 }
 

@@ -77,8 +77,13 @@ impl Buffers {
 
 /// From so many tokens on a step is bound by arithmetic, and memory has time to spare.
 const AHEAD_TOKENS: usize = 8;
-/// Floats that are asked for ahead at most: 4 MB, which the caches hold until they are wanted.
-const AHEAD_FLOATS: usize = 1 << 20;
+/// Bytes that are asked for ahead at most, which the caches hold until they are wanted.
+const AHEAD_BYTES: usize = 4 << 20;
+
+/// Bytes of one block's keys in one layer.
+fn key_block_bytes(kv: &KvCache) -> usize {
+    kv.shape().key_block() * kv.kind().bytes()
+}
 
 impl Buffers {
     fn find_pages(&mut self, batch: &Batch, kv: &KvCache, tokens: usize) {
@@ -86,7 +91,7 @@ impl Buffers {
         if tokens < AHEAD_TOKENS {
             return;
         }
-        let most = AHEAD_FLOATS / kv.shape().key_block();
+        let most = AHEAD_BYTES / key_block_bytes(kv);
         for row in &batch.rows {
             let used = (row.start + row.len()).div_ceil(kv.shape().block_size);
             let room = most.saturating_sub(self.pages.len()) / 2;
@@ -147,7 +152,7 @@ impl Step<'_> {
             queries.chunks_exact_mut(dim).for_each(|head| kernels.rotate(head, cos, sin, scale));
             keys.chunks_exact_mut(dim).for_each(|head| kernels.rotate(head, cos, sin, 1.0));
             // SAFETY: the plan has made sure that no two tokens of a batch have one slot.
-            unsafe { writer.write(tokens[index].slot, keys, values) };
+            unsafe { writer.write(kernels, tokens[index].slot, keys, values) };
         })?;
 
         let (layer_kv, shape) = (kv.layer(index), kv.shape());
@@ -173,7 +178,7 @@ impl Step<'_> {
         inputs.shape(self.tokens.len(), config.embedding, [&layer.gate, &layer.up]);
         inputs.normed(pool, kernels, residual, &layer.feed_forward_norm, config.rms_eps)?;
         // The next layer's keys and values, shared out by work: gate and up are two matrices of three.
-        let (next, len) = (kv.layer_floats(index + 1), kv.shape().key_block());
+        let (next, len) = (kv.layer_bytes(index + 1), key_block_bytes(kv));
         let (most, rest) = pages.split_at(pages.len() * 2 / 3);
         let (most, rest) = (Ahead::new(next, most, len), Ahead::new(next, rest, len));
         inner.shape(self.tokens.len(), config.feed_forward, [&layer.down]);

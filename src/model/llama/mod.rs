@@ -15,7 +15,7 @@ use crate::batch::{Batch, BlockId};
 
 use super::error::ModelError;
 use super::gguf::GgufFile;
-use super::kernels::{AttentionShape, KernelKind, Kernels, KvCache, OutOfMemory, Pool};
+use super::kernels::{AttentionShape, KernelKind, Kernels, KvCache, KvType, OutOfMemory, Pool};
 pub use config::LlamaConfig;
 pub(super) use contents::Contents;
 use forward::Buffers;
@@ -34,6 +34,8 @@ pub struct ModelOptions {
     pub block_size: usize,
     /// KV blocks.
     pub num_blocks: usize,
+    /// What keys and values are kept as.
+    pub kv_type: KvType,
 }
 
 fn attention_shape(config: &LlamaConfig, block_size: usize) -> AttentionShape {
@@ -44,10 +46,10 @@ fn attention_shape(config: &LlamaConfig, block_size: usize) -> AttentionShape {
 ///
 /// # Errors
 /// When there is no such block size, or no memory for even one.
-pub fn kv_block_bytes(config: &LlamaConfig, block_size: usize) -> Result<usize, ModelError> {
+pub fn kv_block_bytes(config: &LlamaConfig, kv_type: KvType, block_size: usize) -> Result<usize, ModelError> {
     let pages = Pages::new(1, block_size)?;
     // Made, and not worked out a second time: pages take no memory before they are written.
-    Ok(KvCache::new(attention_shape(config, pages.block_size), config.layers, 1)?.block_bytes())
+    Ok(KvCache::new(attention_shape(config, pages.block_size), kv_type, config.layers, 1)?.block_bytes())
 }
 
 /// A loaded model with its KV memory.
@@ -89,7 +91,8 @@ impl Llama {
         let no_thread = |source| OutOfMemory { what: "a compute thread", bytes: 0, source };
         let pool = Pool::new(options.threads.clamp(1, 1024)).map_err(no_thread)?;
         let weights = weights(&config, &pool)?;
-        let kv = KvCache::new(attention_shape(&config, pages.block_size), config.layers, pages.blocks)?;
+        let shape = attention_shape(&config, pages.block_size);
+        let kv = KvCache::new(shape, options.kv_type, config.layers, pages.blocks)?;
         Ok(Llama { config, weights, kernels, pool, kv, plan: StepPlan::default(), buffers: Buffers::default() })
     }
 
@@ -159,6 +162,10 @@ impl Llama {
 
     pub fn num_blocks(&self) -> usize {
         self.kv.blocks()
+    }
+
+    pub fn kv_type(&self) -> KvType {
+        self.kv.kind()
     }
 
     /// Bytes of keys and values of one position, all layers.

@@ -211,8 +211,8 @@ mod tests {
     use super::super::ModelOptions;
     use super::*;
     use crate::batch::{Batch, BlockId, RequestId, Row, RowKind, UserId};
-    use crate::model::Llama;
     use crate::model::shapes::SHAPES;
+    use crate::model::{KvType, Llama};
 
     /// Small, and whole blocks of every type.
     const TINY: Shape = Shape {
@@ -232,7 +232,7 @@ mod tests {
     };
 
     fn logits(model: &Synthetic, threads: usize) -> Vec<f32> {
-        let options = ModelOptions { threads, kernels: None, block_size: 16, num_blocks: 1 };
+        let options = ModelOptions { threads, kernels: None, block_size: 16, num_blocks: 1, kv_type: KvType::default() };
         let mut llama = Llama::synthetic(model, options).unwrap();
         let row = Row {
             id: RequestId(0),
@@ -262,7 +262,7 @@ mod tests {
     fn memory_is_known_beforehand() {
         for ggml_type in synthetic_types() {
             let model = Synthetic::new(&TINY, ggml_type, 1).unwrap();
-            let options = ModelOptions { threads: 1, kernels: None, block_size: 16, num_blocks: 1 };
+            let options = ModelOptions { threads: 1, kernels: None, block_size: 16, num_blocks: 1, kv_type: KvType::default() };
             let llama = Llama::synthetic(&model, options).unwrap();
             let norms = 5 * 256 * 4;
             let embeddings = llama.weight_bytes() - norms;
