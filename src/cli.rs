@@ -26,13 +26,21 @@ const EXAMPLES: &str = "Examples:
   batchroom                                the room, with four panes
   batchroom --model smollm2 --panes 6      six people on SmolLM2
   batchroom --kv-memory 300KiB             little memory: watch preemption
-  batchroom ask \"Why is the sky blue?\"     one answer to standard output";
+  batchroom ask \"Why is the sky blue?\"     one answer to standard output
+  batchroom bench                          users against tokens per second, on this machine";
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// One answer, or many in one batch, to standard output
     #[command(after_help = ASK_EXAMPLES)]
     Ask(AskArgs),
+    /// Users against step time and tokens per second, on this machine
+    ///
+    /// Measures how fast this machine reads memory, and then the model alone: for each number of users, prefill of
+    /// their prompts and decode steps in which each of them gets one token, over paged KV memory. A step is one forward
+    /// pass up to the logits; sampling, scheduler and screen are not part of it.
+    #[command(after_help = BENCH_EXAMPLES)]
+    Bench(BenchArgs),
     /// List, fetch, check or remove models
     #[command(subcommand, after_help = "Example:\n  batchroom models pull smollm2")]
     Models(ModelsCommand),
@@ -63,6 +71,48 @@ pub struct AskArgs {
     /// Go on past the model's end of text, up to --max-tokens
     #[arg(long)]
     pub ignore_eos: bool,
+}
+
+const BENCH_EXAMPLES: &str = "Examples:
+  batchroom bench
+  batchroom bench --model path/to/model.gguf --users 1,8,64 --threads 8
+  batchroom bench --synthetic qwen2.5-7b --type q4_0 --users 1,16     no file: random weights in that shape
+  batchroom bench --json > bench.json
+
+What the figures are:
+  context    positions that each user has before the first step; one more with each step
+  step ms    median over the steps; 95 % of them took p95 ms or less
+  tok/s      of all users: users x steps / the sum of the steps' times; each: divided by users
+  speed-up   tok/s over that of one user in this run (none when 1 is not in --users)
+  MB/token   weights that a step reads, divided by the users that share it (1 MB = 1e6 bytes)
+  GB/s       weights that a step reads / its mean time (without KV memory and activations)
+  memory     that GB/s as a share of the memory bandwidth measured at the start
+  prefill    prompt tokens of all users / the time of their forward passes (of 512 tokens at most)
+
+Ctrl-C ends it with what has been measured so far, exit status 130. BATCHROOM_KERNELS=portable|avx2|avx512 chooses
+kernels. Of the options of model and engine, --model, --threads and --kv-type matter here.";
+
+#[derive(Debug, clap::Args)]
+pub struct BenchArgs {
+    /// Numbers of users at once, separated by commas
+    #[arg(long, allow_negative_numbers = true, value_name = "N,...", value_delimiter = ',', default_value = "1,2,4,8,16,32")]
+    pub users: Vec<usize>,
+    /// Tokens of each user's prompt
+    #[arg(long, allow_negative_numbers = true, value_name = "N", default_value_t = 128)]
+    pub prompt_tokens: usize,
+    /// Decode steps for each number of users: new tokens of each user
+    #[arg(long, allow_negative_numbers = true, value_name = "N", default_value_t = 64)]
+    pub new_tokens: usize,
+    /// In place of a model: random weights in the shape of a published one (biases of Qwen2.5's queries, keys and values
+    /// are left out). A wrong name lists the shapes
+    #[arg(long, value_name = "SHAPE")]
+    pub synthetic: Option<String>,
+    /// Weight type of a synthetic model, for all of its matrices; a wrong name lists the types [default: q4_0]
+    #[arg(long = "type", value_name = "TYPE", requires = "synthetic")]
+    pub weight_type: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Subcommand)]

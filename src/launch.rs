@@ -67,7 +67,11 @@ pub fn pace_for(choice: &Choice, pace: PaceChoice) -> Pace {
     }
 }
 
-fn open(choice: &Choice) -> Result<GgufFile, LaunchError> {
+/// The file of a model; a published one is held against its sum.
+///
+/// # Errors
+/// When it is not there, damaged, or no GGUF file.
+pub fn open(choice: &Choice) -> Result<GgufFile, LaunchError> {
     match choice {
         Choice::Nano => Ok(GgufFile::from_static("batchroom-nano.gguf (built in)", NANO_BYTES)?),
         Choice::Published(model) => {
@@ -210,7 +214,7 @@ fn watermark(num_blocks: usize, seats: usize) -> usize {
 }
 
 /// What the file calls itself; the weight types are shown beside it.
-fn title(choice: &Choice, shape: &LlamaConfig) -> String {
+pub fn title(choice: &Choice, shape: &LlamaConfig) -> String {
     match choice {
         Choice::Published(published) => published.model.to_owned(),
         Choice::Nano | Choice::Path(_) => shape.name.clone().unwrap_or_else(|| choice.name()),

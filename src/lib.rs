@@ -11,6 +11,7 @@ pub mod config;
 pub mod engine;
 pub mod hub;
 pub mod launch;
+pub mod machine;
 pub mod model;
 pub mod room;
 pub mod sampling;

@@ -1,6 +1,7 @@
 //! The commands beside the screen. Each gives its exit code.
 
 mod ask;
+mod bench;
 mod models;
 mod prompts;
 
@@ -16,6 +17,7 @@ use crate::hub::{self, Choice, Progress, Published};
 use crate::launch::default_choice;
 
 pub use ask::ask;
+pub use bench::bench;
 pub use models::models;
 
 /// A command ended because the person pressed Ctrl-C: 128 + SIGINT, as shells say it.

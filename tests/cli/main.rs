@@ -3,5 +3,6 @@
 mod harness;
 
 mod ask;
+mod bench;
 mod config;
 mod models;

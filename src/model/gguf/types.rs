@@ -58,6 +58,24 @@ impl GgmlType {
         TYPES.iter().find(|row| row.0 == id).map(|row| row.1)
     }
 
+    /// Every type, in the order of their numbers.
+    pub fn all() -> impl Iterator<Item = GgmlType> {
+        TYPES.iter().map(|row| row.1)
+    }
+
+    /// Where a block keeps its f16 numbers (scales and mins), in bytes; None for a type whose numbers are all floats,
+    /// or that has other scales. Everything else in a block may be any bits at all.
+    pub fn halves(self) -> Option<std::ops::Range<usize>> {
+        match self {
+            GgmlType::Q4_0 | GgmlType::Q5_0 | GgmlType::Q8_0 => Some(0..2),
+            GgmlType::Q4_1 | GgmlType::Q5_1 | GgmlType::Q4_K | GgmlType::Q5_K => Some(0..4),
+            GgmlType::Q2_K => Some(80..84),
+            GgmlType::Q3_K => Some(108..110),
+            GgmlType::Q6_K => Some(208..210),
+            _ => None,
+        }
+    }
+
     fn row(self) -> &'static (u32, GgmlType, &'static str, usize, usize) {
         TYPES.iter().find(|row| row.1 == self).unwrap_or(&TYPES[0])
     }

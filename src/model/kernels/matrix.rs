@@ -102,17 +102,65 @@ struct Entry<'a> {
     layout: Layout,
     rows: usize,
     k: usize,
+    /// As a file has them.
+    row_bytes: usize,
     panel_bytes: usize,
     place: Range<usize>,
-    data: &'a [u8],
+    source: Source<'a>,
 }
 
-/// One panel's work: rows as the file has them, where they go, and how many they are.
+/// Writes rows as a file would have them: called with the number of the first row and whole rows to fill. Any thread
+/// may call it.
+pub type MakeRows<'a> = dyn Fn(usize, &mut [u8]) + Send + Sync + 'a;
+
+/// Where a matrix's rows come from.
+enum Source<'a> {
+    File(&'a [u8]),
+    Made(Box<MakeRows<'a>>),
+}
+
+/// One panel's work: its first row, how many there are and of how many bytes, where they go.
 struct PanelWork<'a, 'b> {
     ggml_type: GgmlType,
-    rows: &'a [u8],
+    source: &'a Source<'a>,
+    first: usize,
     count: usize,
+    row_bytes: usize,
     panel: &'b mut [u8],
+}
+
+impl PanelWork<'_, '_> {
+    /// `scratch` is for rows that no file holds.
+    fn repack(&mut self, scratch: &mut Vec<u8>) {
+        let bytes = self.count * self.row_bytes;
+        match self.source {
+            Source::File(data) => {
+                repack_panel(self.ggml_type, &data[self.first * self.row_bytes..][..bytes], self.count, self.panel);
+            }
+            Source::Made(make) => {
+                scratch.resize(bytes, 0);
+                make(self.first, scratch);
+                repack_panel(self.ggml_type, scratch, self.count, self.panel);
+            }
+        }
+    }
+}
+
+/// Sizes of a matrix, checked.
+struct Sizes {
+    layout: Layout,
+    row_bytes: usize,
+    panel_bytes: usize,
+}
+
+fn sizes(ggml_type: GgmlType, rows: usize, k: usize) -> Result<Sizes, MatrixError> {
+    let layout = Layout::of(ggml_type).ok_or(MatrixError::Type(ggml_type))?;
+    let unit = layout.unit();
+    if k == 0 || rows == 0 || !k.is_multiple_of(unit) {
+        return Err(MatrixError::RowLength { k, unit, layout });
+    }
+    let row_bytes = k / ggml_type.block_elements() * ggml_type.block_bytes();
+    Ok(Sizes { layout, row_bytes, panel_bytes: k / unit * layout.unit_bytes() })
 }
 
 impl<'a> Plan<'a> {
@@ -121,22 +169,34 @@ impl<'a> Plan<'a> {
     /// # Errors
     /// When the type is not supported or the sizes do not fit together.
     pub fn add(&mut self, ggml_type: GgmlType, rows: usize, k: usize, data: &'a [u8]) -> Result<(), MatrixError> {
-        let layout = Layout::of(ggml_type).ok_or(MatrixError::Type(ggml_type))?;
-        let unit = layout.unit();
-        if k == 0 || rows == 0 || !k.is_multiple_of(unit) {
-            return Err(MatrixError::RowLength { k, unit, layout });
-        }
-        let row_bytes = k / ggml_type.block_elements() * ggml_type.block_bytes();
+        let Sizes { layout, row_bytes, .. } = sizes(ggml_type, rows, k)?;
         let needed = row_bytes.saturating_mul(rows);
         if data.len() != needed {
             return Err(MatrixError::Size { rows, k, layout, needed, found: data.len() });
         }
-        let panel_bytes = k / unit * layout.unit_bytes();
+        self.add_from(ggml_type, rows, k, Source::File(data))
+    }
+
+    /// Adds a matrix whose rows are in no file: `make` writes them, a panel's rows at a time.
+    ///
+    /// # Errors
+    /// When the type is not supported or the sizes do not fit together.
+    pub fn add_made(&mut self, ggml_type: GgmlType, rows: usize, k: usize, make: Box<MakeRows<'a>>) -> Result<(), MatrixError> {
+        self.add_from(ggml_type, rows, k, Source::Made(make))
+    }
+
+    fn add_from(&mut self, ggml_type: GgmlType, rows: usize, k: usize, source: Source<'a>) -> Result<(), MatrixError> {
+        let Sizes { layout, row_bytes, panel_bytes } = sizes(ggml_type, rows, k)?;
         let begin = self.bytes.next_multiple_of(64);
         let place = begin..begin + rows.div_ceil(PANEL) * panel_bytes;
         self.bytes = place.end;
-        self.entries.push(Entry { ggml_type, layout, rows, k, panel_bytes, place, data });
+        self.entries.push(Entry { ggml_type, layout, rows, k, row_bytes, panel_bytes, place, source });
         Ok(())
+    }
+
+    /// Bytes that all matrices added so far will take.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Repacks all, panel by panel on all threads.
@@ -153,21 +213,14 @@ impl<'a> Plan<'a> {
             rest = after;
             let panels = place[entry.place.start - begin..].chunks_exact_mut(entry.panel_bytes);
             begin = entry.place.end;
-            let row_bytes = entry.data.len() / entry.rows;
-            let rows = entry.data.chunks(row_bytes * PANEL);
-            let ggml_type = entry.ggml_type;
-            work.extend(rows.zip(panels).map(|(rows, panel)| PanelWork {
-                ggml_type,
-                rows,
-                count: rows.len() / row_bytes,
-                panel,
+            let (ggml_type, source, row_bytes) = (entry.ggml_type, &entry.source, entry.row_bytes);
+            work.extend(panels.enumerate().map(|(index, panel)| {
+                let first = index * PANEL;
+                PanelWork { ggml_type, source, first, count: (entry.rows - first).min(PANEL), row_bytes, panel }
             }));
         }
-        pool.chunks(&mut work, 1, |_, work| {
-            for work in work {
-                repack_panel(work.ggml_type, work.rows, work.count, work.panel);
-            }
-        })?;
+        let mut scratch = vec![Vec::new(); pool.threads()];
+        pool.chunks_with(&mut work, 1, &mut scratch, |_, work, scratch| work[0].repack(scratch))?;
         drop(work);
         let buffer = Arc::new(buffer);
         let matrix = |entry: Entry<'_>| Matrix {

@@ -20,6 +20,7 @@ mod layout;
 mod matmul;
 mod matrix;
 mod panels;
+mod reading;
 mod repack;
 mod simd;
 mod vector;
@@ -34,7 +35,8 @@ pub use buffer::{Buffer, OutOfMemory};
 pub use kv::{KvCache, KvType, KvWriter, Slot, UnknownKvType};
 pub use layout::{GROUP, Layout, PANEL, SUPPORTED_TYPES};
 pub use matmul::{Activations, Gated, Part};
-pub use matrix::{Matrix, MatrixError, Plan};
+pub use matrix::{MakeRows, Matrix, MatrixError, Plan};
+pub use reading::read_through;
 
 pub use super::pool::{Pool, WorkerPanicked};
 use activation::RowOut;

@@ -109,13 +109,17 @@ fn read_vector(file: &GgufFile, name: &str, len: usize) -> Result<Vec<f32>, Mode
     Ok(floats)
 }
 
-/// `base^(-2i/d)` for each pair i, divided by the file's own factors where it has them (Llama 3 stretches long waves so).
-fn frequencies(file: &GgufFile, config: &LlamaConfig) -> Result<Vec<f32>, ModelError> {
-    let pairs = config.rope_dim / 2;
+/// `base^(-2i/d)` for each pair i, divided by the factor of linear scaling.
+pub(super) fn plain_frequencies(config: &LlamaConfig) -> Vec<f32> {
     let power = |pair: usize| f64::from(config.rope_base).powf((2 * pair) as f64 / config.rope_dim as f64);
-    let mut frequencies: Vec<f32> = (0..pairs).map(|pair| (1.0 / power(pair)) as f32 / config.rope_divisor).collect();
+    (0..config.rope_dim / 2).map(|pair| (1.0 / power(pair)) as f32 / config.rope_divisor).collect()
+}
+
+/// The plain ones, divided by the file's own factors where it has them (Llama 3 stretches long waves so).
+fn frequencies(file: &GgufFile, config: &LlamaConfig) -> Result<Vec<f32>, ModelError> {
+    let mut frequencies = plain_frequencies(config);
     if file.tensor("rope_freqs.weight").is_some() {
-        let factors = read_vector(file, "rope_freqs.weight", pairs)?;
+        let factors = read_vector(file, "rope_freqs.weight", frequencies.len())?;
         for (frequency, factor) in frequencies.iter_mut().zip(factors) {
             if !(factor.is_finite() && factor > 0.0) {
                 return Err(bad(file, format!("rope_freqs.weight holds {factor}, which is no positive number")));

@@ -9,6 +9,7 @@ mod contents;
 mod forward;
 mod parts;
 mod plan;
+mod synthetic;
 mod weights;
 
 use crate::batch::{Batch, BlockId};
@@ -21,6 +22,7 @@ pub(super) use contents::Contents;
 use forward::Buffers;
 pub use parts::{StepPart, StepTimes};
 pub(super) use plan::{Pages, StepPlan, Token};
+pub use synthetic::{Synthetic, SyntheticError, parse_type, synthetic_types};
 use weights::Weights;
 
 /// How to run a model.
@@ -36,6 +38,20 @@ pub struct ModelOptions {
     pub num_blocks: usize,
     /// What keys and values are kept as.
     pub kv_type: KvType,
+}
+
+fn attention_shape(config: &LlamaConfig, block_size: usize) -> AttentionShape {
+    AttentionShape { block_size, kv_heads: config.kv_heads, group: config.heads / config.kv_heads, head_dim: config.head_dim }
+}
+
+/// Bytes of one KV block of a model of this shape, all layers.
+///
+/// # Errors
+/// When there is no such block size, or no memory for even one.
+pub fn kv_block_bytes(config: &LlamaConfig, kv_type: KvType, block_size: usize) -> Result<usize, ModelError> {
+    let pages = Pages::new(1, block_size)?;
+    // Made, and not worked out a second time: pages take no memory before they are written.
+    Ok(KvCache::new(attention_shape(config, pages.block_size), kv_type, config.layers, 1)?.block_bytes())
 }
 
 /// A loaded model with its KV memory.
@@ -56,18 +72,28 @@ impl Llama {
     /// When the file is not a Llama, is incomplete or of a type that cannot be computed with, when the kernels asked for
     /// cannot run here, or when there is no memory.
     pub fn load(file: &GgufFile, options: ModelOptions) -> Result<Llama, ModelError> {
-        let config = LlamaConfig::read(file)?;
+        Llama::build(LlamaConfig::read(file)?, options, |config, pool| weights::load(file, config, pool))
+    }
+
+    /// A model of this shape with weights drawn at random, for measuring: no file is needed.
+    ///
+    /// # Errors
+    /// When the kernels asked for cannot run here, or there is no memory.
+    pub fn synthetic(model: &Synthetic, options: ModelOptions) -> Result<Llama, ModelError> {
+        Llama::build(model.shape().config(), options, |config, pool| model.weights(config, pool))
+    }
+
+    fn build(
+        config: LlamaConfig,
+        options: ModelOptions,
+        weights: impl FnOnce(&LlamaConfig, &Pool) -> Result<Weights, ModelError>,
+    ) -> Result<Llama, ModelError> {
         let kernels = Kernels::select(options.kernels)?;
         let pages = Pages::new(options.num_blocks, options.block_size)?;
         let no_thread = |source| OutOfMemory { what: "a compute thread", bytes: 0, source };
         let pool = Pool::new(options.threads.clamp(1, 1024)).map_err(no_thread)?;
-        let weights = weights::load(file, &config, &pool)?;
-        let shape = AttentionShape {
-            block_size: pages.block_size,
-            kv_heads: config.kv_heads,
-            group: config.heads / config.kv_heads,
-            head_dim: config.head_dim,
-        };
+        let weights = weights(&config, &pool)?;
+        let shape = attention_shape(&config, pages.block_size);
         let kv = KvCache::new(shape, options.kv_type, config.layers, pages.blocks)?;
         Ok(Llama { config, weights, kernels, pool, kv, plan: StepPlan::default(), buffers: Buffers::default() })
     }

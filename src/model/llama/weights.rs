@@ -34,7 +34,36 @@ pub(super) struct Weights {
     pub types: String,
 }
 
+/// Everything of a model but its matrices.
+pub(super) struct Rest {
+    /// Of attention and of the feed-forward, layer by layer.
+    pub norms: Vec<[Vec<f32>; 2]>,
+    /// Whether the output matrix is one of its own, the last of all.
+    pub own_output: bool,
+    pub output_norm: Vec<f32>,
+    pub frequencies: Vec<f32>,
+    pub parameters: u64,
+    pub types: String,
+}
+
 impl Weights {
+    /// `matrices` are the embeddings, those of each layer (in the order of [`Layer`]), and an output matrix of its own
+    /// if there is one. None when there are too few.
+    pub fn assemble(matrices: Vec<Matrix>, rest: Rest) -> Option<Weights> {
+        let mut matrices = matrices.into_iter();
+        let mut next = || matrices.next();
+        let embedding = next()?;
+        let mut layers = Vec::with_capacity(rest.norms.len());
+        for [attention_norm, feed_forward_norm] in rest.norms {
+            let (query, key, value, output) = (next()?, next()?, next()?, next()?);
+            let (gate, up, down) = (next()?, next()?, next()?);
+            layers.push(Layer { attention_norm, query, key, value, output, feed_forward_norm, gate, up, down });
+        }
+        let output = if rest.own_output { Some(next()?) } else { None };
+        let Rest { output_norm, frequencies, parameters, types, .. } = rest;
+        Some(Weights { embedding, layers, output_norm, output, frequencies, parameters, types })
+    }
+
     pub fn output(&self) -> &Matrix {
         self.output.as_ref().unwrap_or(&self.embedding)
     }
@@ -60,20 +89,10 @@ pub(super) fn load(file: &GgufFile, config: &LlamaConfig, pool: &Pool) -> Result
         added.map_err(|error| matrix_error(file, &tensor.name, error))?;
     }
     let matrices = plan.repack(pool).map_err(|error| matrix_error(file, "", error))?;
-    let mut matrices = matrices.into_iter();
-    // The plan's order is the order here; it has exactly one matrix for each.
-    let mut next = || matrices.next().ok_or_else(|| bad(file, "a matrix is missing".into()));
-    let embedding = next()?;
-    let mut layers = Vec::with_capacity(contents.layers.len());
-    for layer in contents.layers {
-        let (attention_norm, feed_forward_norm) = (layer.attention_norm, layer.feed_forward_norm);
-        let (query, key, value, output) = (next()?, next()?, next()?, next()?);
-        let (gate, up, down) = (next()?, next()?, next()?);
-        layers.push(Layer { attention_norm, query, key, value, output, feed_forward_norm, gate, up, down });
-    }
-    let output = contents.output.map(|_| next()).transpose()?;
-    let Contents { output_norm, frequencies, parameters, types, .. } = contents;
-    Ok(Weights { embedding, layers, output_norm, output, frequencies, parameters, types })
+    let Contents { layers, output_norm, output, frequencies, parameters, types, .. } = contents;
+    let norms = layers.into_iter().map(|layer| [layer.attention_norm, layer.feed_forward_norm]).collect();
+    let rest = Rest { norms, own_output: output.is_some(), output_norm, frequencies, parameters, types };
+    Weights::assemble(matrices, rest).ok_or_else(|| bad(file, "a matrix is missing".into()))
 }
 
 fn matrix_error(file: &GgufFile, name: &str, error: MatrixError) -> ModelError {
