@@ -86,7 +86,7 @@ pub struct Finished {
     pub generated_tokens: usize,
     /// Submit to first token, queue included. None when there was no token.
     pub ttft: Option<Duration>,
-    /// Decode only: tokens after the first, over the time from the first to the last.
+    /// Decode only: tokens after the first, over the time from the first to the last; single steps are left out.
     pub tokens_per_s: Option<f64>,
     pub preemptions: u32,
 }

@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::Model;
 use super::api::*;
-use super::worker::Worker;
+use super::worker::{SHUT_DOWN, Worker};
 use crate::batch::{RequestId, UserId};
 use crate::sampling::SamplingParams;
 use crate::scheduler::{BlockManager, InvalidLimits, Scheduler};
@@ -152,7 +152,7 @@ impl EngineHandle {
     fn last_words(&self) -> String {
         match &self.snapshots.borrow().fault {
             Some(fault) => fault.clone(),
-            None => "it was shut down".into(),
+            None => SHUT_DOWN.into(),
         }
     }
 }

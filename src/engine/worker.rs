@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, sync_channel};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
@@ -26,6 +26,8 @@ use crate::text::TextModel;
 const FRAME: Duration = Duration::from_millis(33);
 /// The slowest pace, in steps a second: the bound on how long a paced engine sleeps between two.
 const SLOWEST: f64 = 0.1;
+/// Why an engine is gone that has no fault.
+pub(super) const SHUT_DOWN: &str = "it was shut down";
 
 pub(super) struct Worker {
     model: Box<dyn Model>,
@@ -131,8 +133,20 @@ impl Worker {
                 live.finish(FinishReason::Failed, Some(what.clone()));
             }
         }
+        self.refuse_the_rest();
         self.core.state = RunState::Stopped;
         self.publish();
+    }
+
+    /// What came too late is told so, and from then on nothing can come: the inbox is closed before the end is seen.
+    fn refuse_the_rest(&mut self) {
+        let inbox = std::mem::replace(&mut self.inbox, sync_channel(0).1);
+        let why = self.core.fault.clone().unwrap_or_else(|| SHUT_DOWN.into());
+        for command in inbox.try_iter() {
+            if let Command::Submit(submit) = command {
+                let _ = submit.events.try_send(Event::Rejected(Rejected::EngineGone(why.clone())));
+            }
+        }
     }
 
     /// Commands, then at most one step. False when it is over.
@@ -144,19 +158,26 @@ impl Worker {
         if !self.core.scheduler.has_work() || !self.may_step() {
             return true;
         }
-        let single = self.core.state == RunState::Paused;
-        if single {
+        let by_hand = self.paused();
+        if by_hand {
+            self.break_off();
             self.clock.run(true);
             self.steps_left -= 1;
         }
         self.step();
-        if single {
+        if by_hand {
             self.clock.run(false);
+            self.break_off();
         }
-        if single || self.published.is_none_or(|at| at.elapsed() >= FRAME) {
+        if by_hand || self.published.is_none_or(|at| at.elapsed() >= FRAME) {
             self.publish();
         }
         true
+    }
+
+    /// Speeds are not measured over what a hand has done.
+    fn break_off(&mut self) {
+        self.core.live.values_mut().for_each(|live| live.times.break_off());
     }
 
     fn paused(&self) -> bool {
@@ -326,8 +347,8 @@ impl Worker {
 
     /// Schedule, forward, sample, commit.
     fn step(&mut self) {
-        let started = Instant::now();
-        self.last_start = Some(started);
+        self.last_start = Some(Instant::now());
+        let started = self.clock.now();
         let batch = self.core.scheduler.schedule();
         self.tell_decisions();
         let fault = match self.model.forward(&batch) {
@@ -366,7 +387,8 @@ impl Worker {
         totals.recomputed_tokens += decisions.recomputed as u64;
     }
 
-    fn commit(&mut self, batch: Batch, fault: Option<String>, started: Instant) {
+    /// `started` in engine time.
+    fn commit(&mut self, batch: Batch, fault: Option<String>, started: Duration) {
         let mut record = self.core.records.begin(&batch, &self.core.scheduler);
         let prefilled: usize = batch.rows.iter().filter(|row| row.kind == RowKind::Prefill).map(|row| row.len()).sum();
         let (rows, sampled) = (batch.rows.len(), batch.num_sampled());
@@ -393,8 +415,8 @@ impl Worker {
             self.finish(id, FinishReason::Failed, fault.clone());
         }
         self.core.metrics.totals_mut().prompt_tokens += prefilled as u64;
-        record.duration = started.elapsed();
-        let figures = StepFigures { at: now, duration: record.duration, rows, sampled, prefilled };
+        record.duration = self.clock.now().saturating_sub(started);
+        let figures = StepFigures { at: now, duration: record.duration, rows, sampled, prefilled, by_hand: self.paused() };
         self.core.records.end(record, &self.core.scheduler);
         let queue = self.core.scheduler.waiting().len();
         self.core.metrics.step(figures, queue);

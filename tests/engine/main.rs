@@ -123,8 +123,28 @@ fn paused_it_moves_by_the_steps_it_is_given() {
     assert_eq!((view.status, view.generated_tokens), (Status::Decode, 3));
     std::thread::sleep(Duration::from_millis(50));
     assert_eq!(engine.snapshots().borrow().step, 3, "and not by one more");
+    assert_eq!((view.tokens_per_s, snapshot.totals.tokens_per_s), (None, 0.0), "steps by hand have no speed");
+    engine.step(47);
+    let end = std::iter::from_fn(|| events.blocking_recv()).find_map(|event| match event {
+        Event::Finished(finished) => Some(finished),
+        _ => None,
+    });
+    let end = end.expect("an end");
+    assert_eq!((end.generated_tokens, end.tokens_per_s), (50, None));
+    assert!(end.ttft.is_some());
+}
+
+#[test]
+fn after_a_pause_the_rest_goes_by_itself() {
+    let engine = start(limits());
+    engine.pause(true);
+    let (_, events) = engine.submit(UserId(1), vec![5; 3], greedy(50));
+    engine.step(3);
+    until(&engine, "three steps", |snapshot| snapshot.step == 3);
     engine.pause(false);
-    assert!(std::iter::from_fn(|| events.blocking_recv()).any(|event| matches!(event, Event::Finished(_))));
+    let end = end(events);
+    assert_eq!(end.generated_tokens, 50);
+    assert!(end.tokens_per_s.is_some());
 }
 
 #[test]

@@ -214,6 +214,22 @@ fn the_table_says_each_state_and_its_total() {
 }
 
 #[test]
+fn nobody_has_a_speed_while_paused() {
+    let mut snapshot = rich();
+    snapshot.state = RunState::Paused;
+    for width in [60, 90, 140] {
+        let lines = wanted("users", &snapshot, width);
+        let speed = |name: &str, place: usize| row_of(&lines, name).split_whitespace().nth(place).unwrap().to_owned();
+        assert_eq!(speed("ana", 4), "–", "a running one: {lines:#?}");
+        assert_eq!(speed("chi", 5), "190", "an answer that has ended keeps its figure: {lines:#?}");
+        assert_eq!(speed(" all ", 4), "–", "{lines:#?}");
+    }
+    assert!(render(header::draw, &snapshot, 120, 1).join("").contains("   – tok/s"));
+    let charts = wanted("charts", &snapshot, 80);
+    assert!(charts[0].contains("– now") && !charts.iter().any(|line| line.contains("212")), "{charts:#?}");
+}
+
+#[test]
 fn reasons_for_waiting_in_words() {
     let people = people();
     let id = UserId;

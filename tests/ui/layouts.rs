@@ -1,6 +1,6 @@
 //! Whole screens as text. The pictures are made with `INSTA_UPDATE=always`, and looked at before they are kept.
 
-use batchroom::engine::api::Snapshot;
+use batchroom::engine::api::{RunState, Snapshot};
 use batchroom::text::Role;
 use batchroom::ui::state::{Better, Download, Rooms, State};
 use batchroom::ui::view::screen;
@@ -63,6 +63,17 @@ fn four_people_at_work() {
     for (width, height) in [(80, 24), (120, 36), (200, 60)] {
         insta::assert_snapshot!(format!("busy-{width}x{height}"), picture(&mut busy(), width, height));
     }
+}
+
+#[test]
+fn a_paused_answer_has_no_speed() {
+    let running = picture(&mut busy(), 120, 36);
+    assert!(running.contains("● 212 tok/s"), "{running}");
+    let mut state = busy();
+    state.snapshot = std::sync::Arc::new(Snapshot { state: RunState::Paused, ..(*state.snapshot).clone() });
+    let paused = picture(&mut state, 120, 36);
+    assert!(paused.contains("● decode ") && paused.contains("TTFT 48ms · – tok/s"), "{paused}");
+    assert!(!paused.contains("212"), "{paused}");
 }
 
 #[test]

@@ -6,9 +6,10 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, BorderType, Widget};
 
+use super::panel::speed_of;
 use crate::engine::api::{RunState, Status, Waiting};
 use crate::text::Role;
-use crate::ui::format::{count, percent, rate, time};
+use crate::ui::format::{count, percent, rate, rate_or_unknown, time};
 use crate::ui::people::People;
 use crate::ui::state::{Pane, State, is_live};
 use crate::ui::text::{clip, first_fit, width};
@@ -84,7 +85,7 @@ fn headline(state: &State, pane: &Pane) -> String {
             Status::Waiting => "◌ waiting".into(),
             Status::Preempted => "× preempted".into(),
             Status::Prefill { computed, total } => format!("◐ prefill {}", percent(computed as u64, total as u64)),
-            Status::Decode => match view.tokens_per_s {
+            Status::Decode => match speed_of(view, &state.snapshot) {
                 Some(speed) => format!("● {} tok/s", rate(speed)),
                 None => "● decode".into(),
             },
@@ -193,8 +194,8 @@ fn status_words(state: &State, pane: &Pane, people: &People) -> (Vec<String>, St
     if let Some(ttft) = view.ttft {
         figures.push(format!("TTFT {}", time(ttft)));
     }
-    if let Some(speed) = view.tokens_per_s {
-        figures.push(format!("{} tok/s", rate(speed)));
+    if view.tokens_per_s.is_some() {
+        figures.push(format!("{} tok/s", rate_or_unknown(speed_of(view, &state.snapshot))));
     }
     figures.push(format!("ctx {} of {}", count(view.context as u64), count(state.snapshot.limits.max_model_len as u64)));
     let short = figures[..figures.len() - 1].join(" · ");
