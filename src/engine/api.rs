@@ -115,6 +115,11 @@ pub enum Pace {
 #[derive(Debug)]
 pub enum Command {
     Submit(Submit),
+    /// A request was refused before it came here: it is counted and among the events like any other.
+    Refused {
+        user: UserId,
+        why: Rejected,
+    },
     Cancel(RequestId),
     Pause(bool),
     /// While paused: make so many steps, then stop again.

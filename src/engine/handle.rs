@@ -62,7 +62,7 @@ impl EngineHandle {
     pub fn chat(&self, user: UserId, messages: &[Message], sampling: SamplingParams) -> (RequestId, mpsc::Receiver<Event>) {
         match self.encode(messages) {
             Ok(prompt) => self.submit(user, prompt, sampling),
-            Err(why) => self.rejected(why),
+            Err(why) => self.rejected(user, why),
         }
     }
 
@@ -70,10 +70,10 @@ impl EngineHandle {
     pub fn submit(&self, user: UserId, prompt: Vec<u32>, sampling: SamplingParams) -> (RequestId, mpsc::Receiver<Event>) {
         let vocab = self.text.vocab();
         if let Some(token) = prompt.iter().copied().find(|token| *token as usize >= vocab) {
-            return self.rejected(Rejected::UnknownToken { token, vocab });
+            return self.rejected(user, Rejected::UnknownToken { token, vocab });
         }
         if let Err(error) = sampling.check() {
-            return self.rejected(Rejected::Sampling(error));
+            return self.rejected(user, Rejected::Sampling(error));
         }
         let id = self.new_id();
         let room = sampling.max_tokens.min(self.limits.max_model_len) + EVENT_ROOM;
@@ -82,9 +82,9 @@ impl EngineHandle {
         match self.commands.try_send(Command::Submit(submit)) {
             Ok(()) => (id, receiver),
             Err(command::TrySendError::Full(_)) => {
-                self.rejected(Rejected::QueueFull { waiting: COMMANDS, max_waiting: self.limits.max_waiting, wait: None })
+                self.rejected(user, Rejected::QueueFull { waiting: COMMANDS, max_waiting: self.limits.max_waiting, wait: None })
             }
-            Err(command::TrySendError::Disconnected(_)) => self.rejected(Rejected::EngineGone(self.last_words())),
+            Err(command::TrySendError::Disconnected(_)) => self.rejected(user, Rejected::EngineGone(self.last_words())),
         }
     }
 
@@ -132,8 +132,10 @@ impl EngineHandle {
         })
     }
 
-    fn rejected(&self, why: Rejected) -> (RequestId, mpsc::Receiver<Event>) {
+    fn rejected(&self, user: UserId, why: Rejected) -> (RequestId, mpsc::Receiver<Event>) {
         let (events, receiver) = mpsc::channel(1);
+        // Never waits: with the command queue full it is only the counting that is missed.
+        let _ = self.commands.try_send(Command::Refused { user, why: why.clone() });
         // The channel is new and has room for one.
         let _ = events.try_send(Event::Rejected(why));
         (self.new_id(), receiver)

@@ -17,7 +17,7 @@ use super::live::Live;
 use super::metrics::{Metrics, StepFigures};
 use super::record::Records;
 use super::view;
-use crate::batch::{Batch, RequestId, RowKind};
+use crate::batch::{Batch, RequestId, RowKind, UserId};
 use crate::sampling::Sampler;
 use crate::scheduler::{Outcome, Request, RowResult, Scheduler};
 use crate::text::TextModel;
@@ -268,6 +268,7 @@ impl Worker {
     fn obey(&mut self, command: Command) {
         match command {
             Command::Submit(submit) => self.submit(submit),
+            Command::Refused { user, why } => self.refused(user, why),
             Command::Cancel(id) => self.cancel(id),
             Command::Pause(true) if !self.paused() => {
                 self.clock.run(false);
@@ -319,11 +320,15 @@ impl Worker {
                 if let Rejected::QueueFull { wait, .. } = &mut why {
                     *wait = self.core.records.expected_wait(self.core.scheduler.limits().max_num_seqs);
                 }
-                self.core.metrics.totals_mut().rejected += 1;
-                self.core.records.note(self.core.scheduler.step(), NoteKind::Rejected { user, why: why.clone() });
-                let _ = events.try_send(Event::Rejected(why));
+                let _ = events.try_send(Event::Rejected(why.clone()));
+                self.refused(user, why);
             }
         }
+    }
+
+    fn refused(&mut self, user: UserId, why: Rejected) {
+        self.core.metrics.totals_mut().rejected += 1;
+        self.core.records.note(self.core.scheduler.step(), NoteKind::Rejected { user, why });
     }
 
     fn cancel(&mut self, id: RequestId) {

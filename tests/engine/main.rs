@@ -230,4 +230,8 @@ fn what_cannot_be_is_refused_with_its_numbers() {
     assert!(refusal(vec![5], SamplingParams { top_p: 7.0, ..greedy(1) }).contains("top_p"));
     let huge = [Message::new(Role::User, "x".repeat(512 * 128 + 1))];
     assert!(matches!(&all(engine.chat(UserId(1), &huge, greedy(1)).1)[..], [Event::Rejected(Rejected::TooManyBytes { .. })]));
+    // Whoever refused, engine or handle: all five are counted, and told with their reasons.
+    let snapshot = until(&engine, "five refusals", |snapshot| snapshot.totals.rejected == 5);
+    let told = snapshot.notes.iter().filter(|note| matches!(note.kind, NoteKind::Rejected { user: UserId(1), .. }));
+    assert_eq!(told.count(), 5, "{:?}", snapshot.notes);
 }

@@ -1,8 +1,10 @@
 //! Whole screens as text. The pictures are made with `INSTA_UPDATE=always`, and looked at before they are kept.
 
-use batchroom::engine::api::{RunState, Snapshot};
+use batchroom::batch::UserId;
+use batchroom::engine::api::{Event, Rejected, RunState, Snapshot};
 use batchroom::text::Role;
 use batchroom::ui::state::{Better, Download, Rooms, State};
+use batchroom::ui::update::Msg;
 use batchroom::ui::view::screen;
 use crossterm::event::{KeyCode, KeyModifiers};
 use ratatui::buffer::Buffer;
@@ -74,6 +76,31 @@ fn a_paused_answer_has_no_speed() {
     let paused = picture(&mut state, 120, 36);
     assert!(paused.contains("● decode ") && paused.contains("TTFT 48ms · – tok/s"), "{paused}");
     assert!(!paused.contains("212"), "{paused}");
+}
+
+#[test]
+fn a_refusal_is_there_to_its_last_word() {
+    let why = Rejected::Template(
+        "the chat template says \u{201c}a conversation begins with the user\u{201d} and that is its last word".into(),
+    );
+    let shown = |width: u16, height: u16, draft: &str| {
+        let mut state = busy();
+        act(&mut state, with(KeyModifiers::CONTROL, KeyCode::Char('u')));
+        act(&mut state, Msg::Paste(draft.to_owned()));
+        act(&mut state, Msg::Engine(UserId(0), Event::Rejected(why.clone())));
+        state.rooms = Rooms::Chats;
+        picture(&mut state, width, height)
+    };
+    for (width, height) in [(80, 24), (120, 36), (40, 10)] {
+        for draft in ["", "a\nlong\ndraft\nof\nsix\nlines"] {
+            let picture = shown(width, height, draft);
+            let pane: Vec<char> = picture.chars().filter(|c| !"┃│╌".contains(*c)).collect();
+            let words = pane.iter().collect::<String>().split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(words.contains("refused: the chat template says"), "{picture}");
+            assert!(words.contains("last word"), "{picture}");
+            assert!(picture.contains("> "), "the draft keeps a line: {picture}");
+        }
+    }
 }
 
 #[test]
