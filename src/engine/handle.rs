@@ -32,17 +32,32 @@ pub struct EngineOptions {
     pub model: ModelInfo,
 }
 
+/// Why an engine does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Limits(#[from] InvalidLimits),
+    #[error("the engine's thread cannot be started ({0}): end other programs, or raise the limit on processes (ulimit -u)")]
+    Thread(std::io::Error),
+}
+
 /// Starts an engine thread that owns `model`. It ends on `shutdown`, or when every handle is gone and its work
 /// is done.
-pub fn start(model: Box<dyn Model>, text: Arc<TextModel>, options: EngineOptions) -> Result<EngineHandle, InvalidLimits> {
+pub fn start(model: Box<dyn Model>, text: Arc<TextModel>, options: EngineOptions) -> Result<EngineHandle, StartError> {
+    start_on(std::thread::Builder::new().name("engine".into()), model, text, options)
+}
+
+fn start_on(
+    thread: std::thread::Builder,
+    model: Box<dyn Model>,
+    text: Arc<TextModel>,
+    options: EngineOptions,
+) -> Result<EngineHandle, StartError> {
     let scheduler = Scheduler::new(options.limits, BlockManager::new(options.num_blocks, options.block_size))?;
     let (commands, inbox) = command::sync_channel(COMMANDS);
     let worker = Worker::new(scheduler, model, text.clone(), &options, inbox);
     let snapshots = worker.snapshots();
-    let thread = std::thread::Builder::new().name("engine".into()).spawn(move || worker.run());
-    if let Err(error) = thread {
-        tracing::error!(%error, "the engine thread cannot be started");
-    }
+    thread.spawn(move || worker.run()).map_err(StartError::Thread)?;
     Ok(EngineHandle { commands, snapshots, text, next_id: Arc::new(AtomicU64::new(1)), limits: options.limits })
 }
 
@@ -156,5 +171,55 @@ impl EngineHandle {
             Some(fault) => fault.clone(),
             None => SHUT_DOWN.into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::Batch;
+    use crate::engine::ForwardError;
+    use crate::model::GgufFile;
+    use crate::text::TokenizerData;
+
+    struct NeverAsked;
+
+    impl Model for NeverAsked {
+        fn forward(&mut self, _: &Batch) -> Result<&[f32], ForwardError> {
+            Err(ForwardError("not asked".into()))
+        }
+    }
+
+    #[test]
+    fn a_thread_that_cannot_be_had_is_an_error() {
+        let file = GgufFile::from_static("nano", crate::hub::NANO_BYTES).unwrap();
+        let text = Arc::new(TextModel::new(&TokenizerData::from_gguf(&file).unwrap()).unwrap());
+        let model = ModelInfo {
+            name: String::new(),
+            title: String::new(),
+            types: String::new(),
+            parameters: 0,
+            weight_bytes: 0,
+            kernels: String::new(),
+            threads: 1,
+            vocab: text.vocab(),
+            layers: 1,
+            context: 64,
+            kv_bytes_per_token: 1,
+        };
+        let limits = Limits {
+            max_num_seqs: 1,
+            max_num_batched_tokens: 8,
+            prefill_chunk: 8,
+            max_model_len: 64,
+            max_waiting: 1,
+            watermark: 0,
+        };
+        let options = EngineOptions { limits, num_blocks: 4, block_size: 16, pace: Pace::Full, model };
+        // No machine has a stack of this size to give.
+        let thread = std::thread::Builder::new().stack_size(1 << 60);
+        let error = start_on(thread, Box::new(NeverAsked), text, options).expect_err("no thread");
+        assert!(matches!(error, StartError::Thread(_)), "{error}");
+        assert!(error.to_string().starts_with("the engine's thread cannot be started ("), "{error}");
     }
 }
