@@ -80,7 +80,7 @@ pub struct Finished {
     pub reason: FinishReason,
     /// The rest of the text that was held back until now.
     pub text: String,
-    /// What went wrong, when the reason is `Failed`.
+    /// What went wrong (`Failed`), or what had no more room for it (`Length`, `ContextFull`, `KvFull`).
     pub message: Option<String>,
     pub prompt_tokens: usize,
     pub generated_tokens: usize,

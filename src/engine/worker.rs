@@ -431,6 +431,7 @@ impl Worker {
     fn finish(&mut self, id: RequestId, reason: FinishReason, message: Option<String>) {
         let Some(mut live) = self.core.live.remove(&id) else { return };
         let now = self.clock.now();
+        let message = message.or_else(|| self.no_room(reason, live.generated));
         let generated = live.finish(reason, message);
         let totals = self.core.metrics.totals_mut();
         match reason {
@@ -440,6 +441,23 @@ impl Worker {
         let step = self.core.scheduler.step();
         self.core.records.note(step, NoteKind::Finished { user: live.user(), reason, generated });
         self.core.records.ended(view::ended(id, &live, reason), live.service_time(now));
+    }
+
+    /// What was full when an answer was cut, with its number.
+    fn no_room(&self, reason: FinishReason, generated: usize) -> Option<String> {
+        let blocks = self.core.scheduler.blocks();
+        match reason {
+            FinishReason::Length => Some(format!("cut at max_tokens ({generated})")),
+            FinishReason::ContextFull => {
+                Some(format!("cut: the context of {} tokens is full", self.core.scheduler.limits().max_model_len))
+            }
+            FinishReason::KvFull => Some(format!(
+                "cut: the whole KV memory is full ({} blocks of {} tokens; --kv-memory gives more)",
+                blocks.total(),
+                blocks.block_size()
+            )),
+            FinishReason::Stop | FinishReason::Cancelled | FinishReason::Failed => None,
+        }
     }
 
     fn publish(&mut self) {

@@ -442,7 +442,6 @@ fn on_switched(state: &mut State, result: Result<String, String>) {
 }
 
 fn on_event(state: &mut State, user: UserId, event: Event) {
-    let context = state.snapshot.limits.max_model_len;
     let Some(pane) = state.pane_of(user) else { return };
     match event {
         Event::Queued { .. } => {}
@@ -459,9 +458,10 @@ fn on_event(state: &mut State, user: UserId, event: Event) {
             let note = match end.reason {
                 FinishReason::Stop if end.generated_tokens <= 1 => Some("(an empty answer)".to_owned()),
                 FinishReason::Stop => None,
-                FinishReason::Length => Some(format!("cut at max_tokens ({})", end.generated_tokens)),
-                FinishReason::ContextFull => {
-                    Some(format!("the context of {context} tokens, or the KV memory, is full: Ctrl-N begins a new conversation"))
+                FinishReason::Length => end.message,
+                FinishReason::ContextFull | FinishReason::KvFull => {
+                    let new = keymap::key_for(Action::ClearChat);
+                    Some(format!("{}. {new} begins a new conversation", end.message.unwrap_or_default()))
                 }
                 FinishReason::Cancelled => Some("stopped".to_owned()),
                 FinishReason::Failed => Some(format!("failed: {}", end.message.unwrap_or_default())),

@@ -310,7 +310,7 @@ impl Dice {
 
     fn reason(&mut self) -> FinishReason {
         use FinishReason::*;
-        [Stop, Length, ContextFull, Cancelled, Failed][self.below(5)]
+        [Stop, Length, ContextFull, KvFull, Cancelled, Failed][self.below(6)]
     }
 
     fn waiting(&mut self) -> Option<Waiting> {

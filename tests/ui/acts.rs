@@ -54,6 +54,22 @@ fn enter_sends_the_conversation_so_far() {
 }
 
 #[test]
+fn a_pane_says_what_cut_its_answer() {
+    for (reason, message, shown) in [
+        (FinishReason::Length, "cut at max_tokens (7)", "cut at max_tokens (7)"),
+        (FinishReason::ContextFull, "cut: context", "cut: context. Ctrl-N begins a new conversation"),
+        (FinishReason::KvFull, "cut: KV memory", "cut: KV memory. Ctrl-N begins a new conversation"),
+        (FinishReason::Failed, "broken", "failed: broken"),
+    ] {
+        let mut state = state(fresh());
+        send(&mut state, "hello");
+        let Event::Finished(end) = finished(reason) else { unreachable!() };
+        act(&mut state, Msg::Engine(UserId(0), Event::Finished(Finished { message: Some(message.into()), ..end })));
+        assert_eq!(state.focused().transcript.last().and_then(|turn| turn.note.as_deref()), Some(shown));
+    }
+}
+
+#[test]
 fn nothing_is_sent_from_an_empty_draft() {
     let mut state = state(fresh());
     assert_eq!(send(&mut state, "  "), []);

@@ -306,6 +306,7 @@ fn state(view: &UserView, theme: Theme) -> (String, Style) {
             FinishReason::Stop => ("done: stop".into(), theme.quiet()),
             FinishReason::Length => ("done: length".into(), theme.quiet()),
             FinishReason::ContextFull => ("context full".into(), theme.warn()),
+            FinishReason::KvFull => ("KV full".into(), theme.warn()),
             FinishReason::Cancelled => ("cancelled".into(), theme.quiet()),
             FinishReason::Failed => ("failed".into(), theme.bad()),
         },
