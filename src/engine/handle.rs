@@ -1,15 +1,15 @@
 //! The engine seen from outside: cheap to clone, never waits for a step.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc as command;
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 
 use super::Model;
 use super::api::*;
-use super::worker::{SHUT_DOWN, Worker};
+use super::worker::{SHUT_DOWN, StoppedTime, Worker};
 use crate::batch::{RequestId, UserId};
 use crate::sampling::SamplingParams;
 use crate::scheduler::{BlockManager, InvalidLimits, Scheduler};
@@ -56,9 +56,9 @@ fn start_on(
     let scheduler = Scheduler::new(options.limits, BlockManager::new(options.num_blocks, options.block_size))?;
     let (commands, inbox) = command::sync_channel(COMMANDS);
     let worker = Worker::new(scheduler, model, text.clone(), &options, inbox);
-    let snapshots = worker.snapshots();
+    let (snapshots, stopped) = (worker.snapshots(), worker.stopped_time());
     thread.spawn(move || worker.run()).map_err(StartError::Thread)?;
-    Ok(EngineHandle { commands, snapshots, text, next_id: Arc::new(AtomicU64::new(1)), limits: options.limits })
+    Ok(EngineHandle { commands, snapshots, text, next_id: Arc::new(AtomicU64::new(1)), limits: options.limits, stopped })
 }
 
 /// A way to talk to one engine.
@@ -69,6 +69,18 @@ pub struct EngineHandle {
     text: Arc<TextModel>,
     next_id: Arc<AtomicU64>,
     limits: Limits,
+    stopped: StoppedTime,
+}
+
+/// Engine time held, while the process is being stopped. The engine makes no step as long as this lives.
+#[derive(Debug)]
+pub struct HeldTime<'a>(MutexGuard<'a, Duration>);
+
+impl HeldTime<'_> {
+    /// The process was stopped for so long: no figure of the engine contains that time.
+    pub fn skip(mut self, stopped: Duration) {
+        *self.0 += stopped;
+    }
 }
 
 impl EngineHandle {
@@ -118,6 +130,11 @@ impl EngineHandle {
 
     pub fn set_pace(&self, pace: Pace) {
         self.tell(Command::SetPace(pace));
+    }
+
+    /// Holds engine time still, for stopping the whole process.
+    pub fn hold_time(&self) -> HeldTime<'_> {
+        HeldTime(self.stopped.hold())
     }
 
     /// The newest state; `changed()` on it wakes at most at the frame rate.

@@ -154,8 +154,14 @@ impl Metrics {
         &mut self.totals
     }
 
-    pub fn history(&self) -> &VecDeque<Sample> {
-        &self.history
+    /// The samples so far. At rest the last one is among them though its time is not over: the end of a short answer
+    /// would else be seen with the next one only.
+    pub fn history(&self, at_rest: bool, queue: usize) -> VecDeque<Sample> {
+        let mut history = self.history.clone();
+        if at_rest && self.open.steps > 0 {
+            push_bounded(&mut history, self.open.sample(queue), HISTORY);
+        }
+        history
     }
 
     pub fn step(&mut self, figures: StepFigures, queue: usize) {
@@ -203,13 +209,13 @@ impl Metrics {
         let longest = INTERVAL * HISTORY as u32;
         if now.saturating_sub(self.open.start) > longest {
             let open = std::mem::take(&mut self.open);
-            push_bounded(&mut self.history, open.close(queue), HISTORY);
+            push_bounded(&mut self.history, open.sample(queue), HISTORY);
             self.open.start = now - longest;
         }
         while now.saturating_sub(self.open.start) >= INTERVAL {
             let end = self.open.start + INTERVAL;
             let open = std::mem::replace(&mut self.open, OpenInterval { start: end, ..OpenInterval::default() });
-            push_bounded(&mut self.history, open.close(queue), HISTORY);
+            push_bounded(&mut self.history, open.sample(queue), HISTORY);
         }
     }
 
@@ -221,7 +227,7 @@ impl Metrics {
 }
 
 impl OpenInterval {
-    fn close(self, queue: usize) -> Sample {
+    fn sample(&self, queue: usize) -> Sample {
         Sample {
             at: self.start + INTERVAL,
             tokens_per_s: self.sampled as f64 / INTERVAL.as_secs_f64(),
@@ -288,9 +294,9 @@ mod tests {
         let totals = metrics.totals(MS(173));
         assert_eq!((totals.tokens_per_s, totals.generated_tokens), (100.0, 11));
         metrics.close_intervals(MS(502), 0);
-        assert_eq!(metrics.history().len(), 0, "the time of single steps is in no interval");
+        assert_eq!(metrics.history(false, 0).len(), 0, "the time of single steps is in no interval");
         metrics.close_intervals(MS(503), 0);
-        assert_eq!(metrics.history()[0].tokens_per_s, 16.0, "nor are their tokens");
+        assert_eq!(metrics.history(false, 0)[0].tokens_per_s, 16.0, "nor are their tokens");
     }
 
     #[test]
@@ -298,12 +304,26 @@ mod tests {
         let mut metrics = Metrics::default();
         metrics.step(step(MS(100), 4), 0);
         metrics.step(step(MS(2100), 4), 1);
-        let speeds: Vec<f64> = metrics.history().iter().map(|sample| sample.tokens_per_s).collect();
+        let speeds: Vec<f64> = metrics.history(false, 0).iter().map(|sample| sample.tokens_per_s).collect();
         assert_eq!(speeds, [8.0, 0.0, 0.0, 0.0]);
         metrics.close_intervals(Duration::from_secs(3600), 0);
-        assert_eq!(metrics.history().len(), HISTORY);
-        let last = metrics.history().back().unwrap();
+        assert_eq!(metrics.history(false, 0).len(), HISTORY);
+        let history = metrics.history(false, 0);
+        let last = history.back().unwrap();
         assert_eq!((last.at, last.tokens_per_s), (Duration::from_secs(3600), 0.0));
+    }
+
+    #[test]
+    fn the_end_of_a_short_answer_is_seen_at_rest() {
+        let mut metrics = Metrics::default();
+        metrics.step(step(MS(100), 4), 0);
+        assert_eq!(metrics.history(false, 0).len(), 0);
+        let at_rest = metrics.history(true, 0);
+        assert_eq!((at_rest.len(), at_rest[0].tokens_per_s), (1, 8.0));
+        metrics.step(step(MS(300), 2), 0);
+        metrics.close_intervals(MS(600), 0);
+        let later = metrics.history(true, 0);
+        assert_eq!((later.len(), later[0].tokens_per_s), (1, 12.0), "once, and whole");
     }
 
     #[test]

@@ -4,8 +4,8 @@
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
@@ -58,25 +58,41 @@ pub(super) struct Core {
     pub fault: Option<String>,
 }
 
-/// Engine time: wall time without the pauses.
+/// Engine time: wall time without the pauses, and without the time in which the whole process was stopped.
 #[derive(Debug)]
 pub(super) struct Clock {
     passed: Duration,
-    since: Option<Instant>,
+    /// When it began to run, and how long the process had been stopped until then.
+    since: Option<(Instant, Duration)>,
+    stopped: StoppedTime,
 }
 
 impl Clock {
-    fn new() -> Clock {
-        Clock { passed: Duration::ZERO, since: Some(Instant::now()) }
+    fn new(stopped: StoppedTime) -> Clock {
+        let since = Some((Instant::now(), *stopped.hold()));
+        Clock { passed: Duration::ZERO, since, stopped }
     }
 
     pub(super) fn now(&self) -> Duration {
-        self.passed + self.since.map_or(Duration::ZERO, |since| since.elapsed())
+        // Held while the clock is read: the time and what is to be taken off belong together.
+        let stopped = self.stopped.hold();
+        let running = |(since, before): (Instant, Duration)| since.elapsed().saturating_sub(stopped.saturating_sub(before));
+        self.passed + self.since.map_or(Duration::ZERO, running)
     }
 
     fn run(&mut self, running: bool) {
         self.passed = self.now();
-        self.since = running.then(Instant::now);
+        self.since = running.then(|| (Instant::now(), *self.stopped.hold()));
+    }
+}
+
+/// How long the process has been stopped in all (Ctrl-Z). Whoever holds it keeps the engine from reading its clock.
+#[derive(Clone, Debug, Default)]
+pub(super) struct StoppedTime(Arc<Mutex<Duration>>);
+
+impl StoppedTime {
+    pub(super) fn hold(&self) -> MutexGuard<'_, Duration> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -108,13 +124,17 @@ impl Worker {
             sampler: Sampler::default(),
             results: Vec::new(),
             outcomes: Vec::new(),
-            clock: Clock::new(),
+            clock: Clock::new(StoppedTime::default()),
             steps_left: 0,
             last_start: None,
             published: None,
             stop_at: None,
             inbox_open: true,
         }
+    }
+
+    pub(super) fn stopped_time(&self) -> StoppedTime {
+        self.clock.stopped.clone()
     }
 
     pub(super) fn snapshots(&self) -> watch::Receiver<Arc<Snapshot>> {
@@ -483,5 +503,28 @@ fn sample(
         let tokens = &core.scheduler.sequence_of_row(at).tokens;
         let live = core.live.get_mut(&row.id);
         results.push(live.map_or(RowResult::Failed, |live| live.choose(logits, tokens, sampler, text)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn engine_time_has_no_stop_in_it() {
+        let began = Instant::now();
+        let stopped = StoppedTime::default();
+        let clock = Clock::new(stopped.clone());
+        let before = clock.now();
+        let mut held = stopped.hold();
+        let stop = Instant::now();
+        let reader = std::thread::spawn(move || clock.now());
+        std::thread::sleep(Duration::from_millis(30));
+        let lost = stop.elapsed();
+        *held += lost;
+        drop(held);
+        // Read during the stop, and yet without it.
+        let after = reader.join().unwrap();
+        assert!(before <= after && after <= began.elapsed() - lost, "{before:?}, {after:?}, {lost:?}");
     }
 }
