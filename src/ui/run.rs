@@ -332,7 +332,7 @@ impl App {
         self.launch = None;
         let engine = match result {
             Ok(Ok(engine)) => engine,
-            Ok(Err(error)) => return self.take(Msg::Switched(Err(format!("{error:#}")))),
+            Ok(Err(error)) => return self.take(Msg::Switched(Err(crate::fault::words(&error)))),
             Err(error) => return self.take(Msg::Switched(Err(error.to_string()))),
         };
         self.engine.shutdown(Duration::ZERO);
