@@ -29,8 +29,7 @@ fn chat_only() -> Terminal {
     let args = ["--panes", "1", "--pace", "full", "--max-tokens", "3", "--temperature", "0"];
     let mut terminal = Spec::room(&args).size(160, 60).start();
     terminal.expect("live batch");
-    terminal.keys(F8);
-    terminal.absent("live batch");
+    chats_only(&mut terminal);
     terminal
 }
 

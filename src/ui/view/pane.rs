@@ -211,7 +211,7 @@ fn status_words(state: &State, pane: &Pane, people: &People) -> (Vec<String>, St
     if let Some(ttft) = view.ttft {
         figures.push(format!("TTFT {}", time(ttft)));
     }
-    if view.tokens_per_s.is_some() {
+    if view.tokens_per_s.is_some() || (is_live(view) && state.snapshot.state == RunState::Paused) {
         figures.push(format!("{} tok/s", rate_or_unknown(speed_of(view, &state.snapshot))));
     }
     figures.push(format!("ctx {} of {}", count(view.context as u64), count(state.snapshot.limits.max_model_len as u64)));
