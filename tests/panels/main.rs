@@ -34,17 +34,7 @@ fn render(draw: Draw, snapshot: &Snapshot, width: u16, height: u16) -> Vec<Strin
     let area = Rect::new(0, 0, width, height);
     let mut buf = Buffer::empty(area);
     draw(&mut buf, area, snapshot, &people(), theme());
-    let row = |y| {
-        let mut line = String::new();
-        let mut x = 0;
-        while x < width {
-            let symbol = buf[(x, y)].symbol();
-            line.push_str(symbol);
-            x += batchroom::ui::text::width(symbol).max(1) as u16;
-        }
-        line.trim_end().to_owned()
-    };
-    (0..height).map(row).collect()
+    sample::rows(&buf)
 }
 
 /// A panel at the height it asks for.

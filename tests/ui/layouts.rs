@@ -1,4 +1,4 @@
-//! Whole screens as text. The pictures are made with `INSTA_UPDATE=always`, and looked at before they are kept.
+//! Whole screens as a terminal shows them, as text. The pictures are made with `INSTA_UPDATE=always`, and looked at before they are kept.
 
 use batchroom::batch::UserId;
 use batchroom::engine::api::{Event, Rejected, RunState, Snapshot};
@@ -7,28 +7,29 @@ use batchroom::ui::state::{Better, Download, Rooms, State};
 use batchroom::ui::update::Msg;
 use batchroom::ui::view::screen;
 use crossterm::event::{KeyCode, KeyModifiers};
-use ratatui::buffer::Buffer;
+use ratatui::backend::TestBackend;
 use ratatui::layout::Rect;
+use ratatui::{Frame, Terminal};
 
-use crate::sample::{fresh, rich};
+use crate::sample::{fresh, rich, rows};
 use crate::{act, key, state, type_text, with};
 
 fn picture(state: &mut State, width: u16, height: u16) -> String {
-    let area = Rect::new(0, 0, width, height);
-    screen::measure(state, area);
-    let mut buf = Buffer::empty(area);
-    let cursor = screen::draw(&mut buf, area, state);
-    let mut lines: Vec<String> = Vec::new();
-    for y in 0..height {
-        let mut line = String::new();
-        let mut x = 0;
-        while x < width {
-            let symbol = buf[(x, y)].symbol();
-            line.push_str(symbol);
-            x += batchroom::ui::text::width(symbol).max(1) as u16;
+    screen::measure(state, Rect::new(0, 0, width, height));
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    let mut cursor = None;
+    let draw = |frame: &mut Frame| {
+        let area = frame.area();
+        cursor = screen::draw(frame.buffer_mut(), area, state);
+        if let Some(cursor) = cursor {
+            frame.set_cursor_position(cursor);
         }
-        lines.push(line.trim_end().to_owned());
+    };
+    terminal.draw(draw).unwrap();
+    if let Some(cursor) = cursor {
+        terminal.backend_mut().assert_cursor_position(cursor);
     }
+    let mut lines = rows(terminal.backend().buffer());
     lines.push(format!("cursor: {cursor:?}"));
     lines.join("\n")
 }
@@ -55,7 +56,7 @@ fn busy() -> State {
 
 #[test]
 fn first_start() {
-    for (width, height) in [(80, 24), (120, 36)] {
+    for (width, height) in [(80, 24), (120, 36), (200, 60)] {
         insta::assert_snapshot!(format!("first-{width}x{height}"), picture(&mut state(fresh()), width, height));
     }
 }
