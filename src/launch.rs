@@ -6,7 +6,7 @@ use candle_core::Device;
 
 use crate::batch::Batch;
 use crate::config::{DeviceChoice, EngineConfig, PaceChoice};
-use crate::engine::{self, EngineHandle, EngineOptions, ForwardError, Limits, ModelInfo, Pace};
+use crate::engine::{self, EngineHandle, EngineOptions, ForwardError, Limits, ModelInfo, Pace, StartError};
 use crate::hub::{self, Choice, NANO_BYTES};
 use crate::model::{GgufError, GgufFile, KvType, Llama, LlamaConfig, ModelError, ModelOptions, TensorLlama};
 use crate::scheduler::InvalidLimits;
@@ -36,6 +36,8 @@ pub enum LaunchError {
     Model(#[from] ModelError),
     #[error(transparent)]
     Limits(#[from] InvalidLimits),
+    #[error(transparent)]
+    Start(#[from] StartError),
     #[error("device {0} is not in this build: build it with `cargo build --release --features {0}`, or use --device cpu")]
     NotBuilt(&'static str),
     #[error("the {name} device cannot be used ({source}): check its driver, or use --device cpu")]

@@ -9,6 +9,7 @@ pub mod cli;
 pub mod commands;
 pub mod config;
 pub mod engine;
+pub mod fault;
 pub mod hub;
 pub mod launch;
 pub mod machine;

@@ -7,7 +7,7 @@ use anyhow::Context;
 use batchroom::cli::{Cli, Command};
 use batchroom::config::RawConfig;
 use batchroom::hub::FetchError;
-use batchroom::{commands, room};
+use batchroom::{commands, fault, room};
 use clap::Parser;
 
 fn main() -> ExitCode {
@@ -18,7 +18,7 @@ fn main() -> ExitCode {
             // Said already, where it was stopped.
             Some(FetchError::Stopped { code }) => ExitCode::from(*code),
             _ => {
-                eprintln!("batchroom: {error:#}");
+                eprintln!("batchroom: {}", fault::words(&error));
                 ExitCode::FAILURE
             }
         },

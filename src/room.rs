@@ -101,7 +101,7 @@ impl Room {
     fn open(&self, opening: Opening) -> anyhow::Result<(EngineHandle, Opening)> {
         match self.start(&opening.choice) {
             Err(fault) if opening.by_default && opening.choice != Choice::Nano => {
-                let notice = Some(format!("{fault:#}: nano is used"));
+                let notice = Some(format!("{}: nano is used", crate::fault::words(&fault)));
                 let opening = Opening { choice: Choice::Nano, notice, ..opening };
                 Ok((self.start(&Choice::Nano)?, opening))
             }

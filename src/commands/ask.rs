@@ -33,6 +33,9 @@ struct Answer {
     ttft_ms: Option<f64>,
     /// Decode only.
     tokens_per_s: Option<f64>,
+    /// What cut it, if it did not end by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
@@ -112,11 +115,11 @@ async fn print(answers: Vec<(Body, JoinHandle<Option<Answer>>)>, json: bool, alo
                 continue;
             }
         };
-        if let Some(error) = &answer.error {
+        if answer.error.is_some() {
             failed = true;
-            if !json {
-                eprintln!("batchroom: {}{error}", if many { format!("prompt {}: ", answer.id) } else { String::new() });
-            }
+        }
+        if let Some(what) = answer.error.as_ref().or(answer.note.as_ref()).filter(|_| !json) {
+            eprintln!("batchroom: {}{what}", if many { format!("prompt {}: ", answer.id) } else { String::new() });
         }
         let mut out = std::io::stdout().lock();
         if json {
@@ -153,6 +156,7 @@ async fn answer(engine: EngineHandle, user: UserId, job: Job, mut stopping: watc
         finish_reason: FinishReason::Failed.as_str(),
         ttft_ms: None,
         tokens_per_s: None,
+        note: None,
         error: None,
     };
     let mut out = Stream::new(streams);
@@ -189,7 +193,10 @@ fn take(answer: &mut Answer, event: Option<Event>, engine: &EngineHandle, out: &
             answer.finish_reason = end.reason.as_str();
             answer.ttft_ms = end.ttft.map(|ttft| ttft.as_secs_f64() * 1e3);
             answer.tokens_per_s = end.tokens_per_s;
-            answer.error = end.message;
+            match end.reason {
+                FinishReason::Failed => answer.error = end.message,
+                _ => answer.note = end.message,
+            }
             return true;
         }
         Some(Event::Rejected(why)) => {

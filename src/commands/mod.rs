@@ -94,10 +94,14 @@ fn show(bar: &ProgressBar, now: &Progress) {
     bar.set_position(now.done);
 }
 
-/// Runs a command's future on this thread.
+/// Runs a command's future on this thread. What it has left running in other threads (a model that is still being
+/// loaded) is not waited for: it ends with the process.
 pub fn block_on(command: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.context("the asynchronous runtime cannot be started")?.block_on(tokio::task::LocalSet::new().run_until(command))
+    let runtime = runtime.context("the asynchronous runtime cannot be started")?;
+    let result = runtime.block_on(tokio::task::LocalSet::new().run_until(command));
+    runtime.shutdown_background();
+    result
 }
 
 /// A seed that is not asked for.
@@ -105,4 +109,27 @@ pub fn fresh_seed() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     // The standard library's per-process random keys: enough for a draw that nobody asked to repeat.
     std::collections::hash_map::RandomState::new().build_hasher().finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_does_not_wait_for_what_it_has_left_behind() {
+        let (hold, held) = std::sync::mpsc::channel::<()>();
+        let (ended, end) = std::sync::mpsc::channel();
+        let command = async move {
+            let (begun, begin) = tokio::sync::oneshot::channel();
+            tokio::task::spawn_blocking(move || {
+                let _ = begun.send(());
+                held.recv()
+            });
+            begin.await?;
+            Ok(ExitCode::SUCCESS)
+        };
+        std::thread::spawn(move || ended.send(block_on(command).is_ok()));
+        assert_eq!(end.recv_timeout(Duration::from_secs(20)), Ok(true), "it waits for a thread that never ends");
+        drop(hold);
+    }
 }

@@ -80,13 +80,13 @@ pub struct Finished {
     pub reason: FinishReason,
     /// The rest of the text that was held back until now.
     pub text: String,
-    /// What went wrong, when the reason is `Failed`.
+    /// What went wrong (`Failed`), or what had no more room for it (`Length`, `ContextFull`, `KvFull`).
     pub message: Option<String>,
     pub prompt_tokens: usize,
     pub generated_tokens: usize,
     /// Submit to first token, queue included. None when there was no token.
     pub ttft: Option<Duration>,
-    /// Decode only: tokens after the first, over the time from the first to the last.
+    /// Decode only: tokens after the first, over the time from the first to the last; single steps are left out.
     pub tokens_per_s: Option<f64>,
     pub preemptions: u32,
 }
@@ -115,6 +115,11 @@ pub enum Pace {
 #[derive(Debug)]
 pub enum Command {
     Submit(Submit),
+    /// A request was refused before it came here: it is counted and among the events like any other.
+    Refused {
+        user: UserId,
+        why: Rejected,
+    },
     Cancel(RequestId),
     Pause(bool),
     /// While paused: make so many steps, then stop again.

@@ -1,15 +1,15 @@
 //! The engine seen from outside: cheap to clone, never waits for a step.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc as command;
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 
 use super::Model;
 use super::api::*;
-use super::worker::Worker;
+use super::worker::{SHUT_DOWN, StoppedTime, Worker};
 use crate::batch::{RequestId, UserId};
 use crate::sampling::SamplingParams;
 use crate::scheduler::{BlockManager, InvalidLimits, Scheduler};
@@ -32,18 +32,33 @@ pub struct EngineOptions {
     pub model: ModelInfo,
 }
 
+/// Why an engine does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Limits(#[from] InvalidLimits),
+    #[error("the engine's thread cannot be started ({0}): end other programs, or raise the limit on processes (ulimit -u)")]
+    Thread(std::io::Error),
+}
+
 /// Starts an engine thread that owns `model`. It ends on `shutdown`, or when every handle is gone and its work
 /// is done.
-pub fn start(model: Box<dyn Model>, text: Arc<TextModel>, options: EngineOptions) -> Result<EngineHandle, InvalidLimits> {
+pub fn start(model: Box<dyn Model>, text: Arc<TextModel>, options: EngineOptions) -> Result<EngineHandle, StartError> {
+    start_on(std::thread::Builder::new().name("engine".into()), model, text, options)
+}
+
+fn start_on(
+    thread: std::thread::Builder,
+    model: Box<dyn Model>,
+    text: Arc<TextModel>,
+    options: EngineOptions,
+) -> Result<EngineHandle, StartError> {
     let scheduler = Scheduler::new(options.limits, BlockManager::new(options.num_blocks, options.block_size))?;
     let (commands, inbox) = command::sync_channel(COMMANDS);
     let worker = Worker::new(scheduler, model, text.clone(), &options, inbox);
-    let snapshots = worker.snapshots();
-    let thread = std::thread::Builder::new().name("engine".into()).spawn(move || worker.run());
-    if let Err(error) = thread {
-        tracing::error!(%error, "the engine thread cannot be started");
-    }
-    Ok(EngineHandle { commands, snapshots, text, next_id: Arc::new(AtomicU64::new(1)), limits: options.limits })
+    let (snapshots, stopped) = (worker.snapshots(), worker.stopped_time());
+    thread.spawn(move || worker.run()).map_err(StartError::Thread)?;
+    Ok(EngineHandle { commands, snapshots, text, next_id: Arc::new(AtomicU64::new(1)), limits: options.limits, stopped })
 }
 
 /// A way to talk to one engine.
@@ -54,6 +69,18 @@ pub struct EngineHandle {
     text: Arc<TextModel>,
     next_id: Arc<AtomicU64>,
     limits: Limits,
+    stopped: StoppedTime,
+}
+
+/// Engine time held, while the process is being stopped. The engine makes no step as long as this lives.
+#[derive(Debug)]
+pub struct HeldTime<'a>(MutexGuard<'a, Duration>);
+
+impl HeldTime<'_> {
+    /// The process was stopped for so long: no figure of the engine contains that time.
+    pub fn skip(mut self, stopped: Duration) {
+        *self.0 += stopped;
+    }
 }
 
 impl EngineHandle {
@@ -62,7 +89,7 @@ impl EngineHandle {
     pub fn chat(&self, user: UserId, messages: &[Message], sampling: SamplingParams) -> (RequestId, mpsc::Receiver<Event>) {
         match self.encode(messages) {
             Ok(prompt) => self.submit(user, prompt, sampling),
-            Err(why) => self.rejected(why),
+            Err(why) => self.rejected(user, why),
         }
     }
 
@@ -70,10 +97,10 @@ impl EngineHandle {
     pub fn submit(&self, user: UserId, prompt: Vec<u32>, sampling: SamplingParams) -> (RequestId, mpsc::Receiver<Event>) {
         let vocab = self.text.vocab();
         if let Some(token) = prompt.iter().copied().find(|token| *token as usize >= vocab) {
-            return self.rejected(Rejected::UnknownToken { token, vocab });
+            return self.rejected(user, Rejected::UnknownToken { token, vocab });
         }
         if let Err(error) = sampling.check() {
-            return self.rejected(Rejected::Sampling(error));
+            return self.rejected(user, Rejected::Sampling(error));
         }
         let id = self.new_id();
         let room = sampling.max_tokens.min(self.limits.max_model_len) + EVENT_ROOM;
@@ -82,9 +109,9 @@ impl EngineHandle {
         match self.commands.try_send(Command::Submit(submit)) {
             Ok(()) => (id, receiver),
             Err(command::TrySendError::Full(_)) => {
-                self.rejected(Rejected::QueueFull { waiting: COMMANDS, max_waiting: self.limits.max_waiting, wait: None })
+                self.rejected(user, Rejected::QueueFull { waiting: COMMANDS, max_waiting: self.limits.max_waiting, wait: None })
             }
-            Err(command::TrySendError::Disconnected(_)) => self.rejected(Rejected::EngineGone(self.last_words())),
+            Err(command::TrySendError::Disconnected(_)) => self.rejected(user, Rejected::EngineGone(self.last_words())),
         }
     }
 
@@ -103,6 +130,11 @@ impl EngineHandle {
 
     pub fn set_pace(&self, pace: Pace) {
         self.tell(Command::SetPace(pace));
+    }
+
+    /// Holds engine time still, for stopping the whole process.
+    pub fn hold_time(&self) -> HeldTime<'_> {
+        HeldTime(self.stopped.hold())
     }
 
     /// The newest state; `changed()` on it wakes at most at the frame rate.
@@ -132,8 +164,10 @@ impl EngineHandle {
         })
     }
 
-    fn rejected(&self, why: Rejected) -> (RequestId, mpsc::Receiver<Event>) {
+    fn rejected(&self, user: UserId, why: Rejected) -> (RequestId, mpsc::Receiver<Event>) {
         let (events, receiver) = mpsc::channel(1);
+        // Never waits: with the command queue full it is only the counting that is missed.
+        let _ = self.commands.try_send(Command::Refused { user, why: why.clone() });
         // The channel is new and has room for one.
         let _ = events.try_send(Event::Rejected(why));
         (self.new_id(), receiver)
@@ -152,7 +186,57 @@ impl EngineHandle {
     fn last_words(&self) -> String {
         match &self.snapshots.borrow().fault {
             Some(fault) => fault.clone(),
-            None => "it was shut down".into(),
+            None => SHUT_DOWN.into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::Batch;
+    use crate::engine::ForwardError;
+    use crate::model::GgufFile;
+    use crate::text::TokenizerData;
+
+    struct NeverAsked;
+
+    impl Model for NeverAsked {
+        fn forward(&mut self, _: &Batch) -> Result<&[f32], ForwardError> {
+            Err(ForwardError("not asked".into()))
+        }
+    }
+
+    #[test]
+    fn a_thread_that_cannot_be_had_is_an_error() {
+        let file = GgufFile::from_static("nano", crate::hub::NANO_BYTES).unwrap();
+        let text = Arc::new(TextModel::new(&TokenizerData::from_gguf(&file).unwrap()).unwrap());
+        let model = ModelInfo {
+            name: String::new(),
+            title: String::new(),
+            types: String::new(),
+            parameters: 0,
+            weight_bytes: 0,
+            kernels: String::new(),
+            threads: 1,
+            vocab: text.vocab(),
+            layers: 1,
+            context: 64,
+            kv_bytes_per_token: 1,
+        };
+        let limits = Limits {
+            max_num_seqs: 1,
+            max_num_batched_tokens: 8,
+            prefill_chunk: 8,
+            max_model_len: 64,
+            max_waiting: 1,
+            watermark: 0,
+        };
+        let options = EngineOptions { limits, num_blocks: 4, block_size: 16, pace: Pace::Full, model };
+        // No machine has a stack of this size to give.
+        let thread = std::thread::Builder::new().stack_size(1 << 60);
+        let error = start_on(thread, Box::new(NeverAsked), text, options).expect_err("no thread");
+        assert!(matches!(error, StartError::Thread(_)), "{error}");
+        assert!(error.to_string().starts_with("the engine's thread cannot be started ("), "{error}");
     }
 }

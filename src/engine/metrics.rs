@@ -27,8 +27,11 @@ pub struct RequestTimes {
     submitted: Duration,
     admitted: Option<Duration>,
     first: Option<Duration>,
+    /// The newest token, if the next can be measured against it.
     last: Option<Duration>,
-    tokens: usize,
+    /// Tokens measured against the one before, and the time that they took.
+    decoded: usize,
+    decoding: Duration,
     recent: VecDeque<Duration>,
     gaps: VecDeque<Duration>,
 }
@@ -40,7 +43,8 @@ impl RequestTimes {
             admitted: None,
             first: None,
             last: None,
-            tokens: 0,
+            decoded: 0,
+            decoding: Duration::ZERO,
             recent: VecDeque::new(),
             gaps: VecDeque::new(),
         }
@@ -53,10 +57,18 @@ impl RequestTimes {
     pub fn token(&mut self, at: Duration) {
         self.first.get_or_insert(at);
         if let Some(last) = self.last.replace(at) {
-            push_bounded(&mut self.gaps, at.saturating_sub(last), GAPS);
+            let gap = at.saturating_sub(last);
+            push_bounded(&mut self.gaps, gap, GAPS);
+            self.decoded += 1;
+            self.decoding += gap;
         }
         push_bounded(&mut self.recent, at, RECENT);
-        self.tokens += 1;
+    }
+
+    /// The next token is not measured against those before: a hand was between them.
+    pub fn break_off(&mut self) {
+        self.last = None;
+        self.recent.clear();
     }
 
     /// Submit to first token, queue included.
@@ -77,9 +89,10 @@ impl RequestTimes {
         rate(self.recent.len() - 1, self.recent.back()?.saturating_sub(*self.recent.front()?))
     }
 
-    /// Decode speed of the whole answer: tokens after the first, over the time from the first to the last.
+    /// Decode speed of the whole answer: tokens after the first, over the time from the first to the last. Tokens of
+    /// single steps are left out.
     pub fn speed_overall(&self) -> Option<f64> {
-        rate(self.tokens.checked_sub(1)?, self.last?.saturating_sub(self.first?))
+        rate(self.decoded, self.decoding)
     }
 
     /// 95th percentile of the gaps between tokens (nearest rank), over the newest 256.
@@ -112,6 +125,8 @@ pub struct StepFigures {
     pub rows: usize,
     pub sampled: usize,
     pub prefilled: usize,
+    /// A single step of a paused engine: it counts, and has no speed.
+    pub by_hand: bool,
 }
 
 /// Counters, speeds of now, and the charts' history.
@@ -139,19 +154,31 @@ impl Metrics {
         &mut self.totals
     }
 
-    pub fn history(&self) -> &VecDeque<Sample> {
-        &self.history
+    /// The samples so far. At rest the last one is among them though its time is not over: the end of a short answer
+    /// would else be seen with the next one only.
+    pub fn history(&self, at_rest: bool, queue: usize) -> VecDeque<Sample> {
+        let mut history = self.history.clone();
+        if at_rest && self.open.steps > 0 {
+            push_bounded(&mut history, self.open.sample(queue), HISTORY);
+        }
+        history
     }
 
     pub fn step(&mut self, figures: StepFigures, queue: usize) {
+        self.totals.steps += 1;
+        self.totals.generated_tokens += figures.sampled as u64;
+        self.totals.step_time = Some(figures.duration);
+        if figures.by_hand {
+            // Neither its tokens nor its time are in a speed.
+            self.open.start += figures.duration;
+            self.steps.clear();
+            return;
+        }
         self.close_intervals(figures.at, queue);
         self.open.sampled += figures.sampled;
         self.open.rows += figures.rows;
         self.open.steps += 1;
         self.open.busy += figures.duration;
-        self.totals.steps += 1;
-        self.totals.generated_tokens += figures.sampled as u64;
-        self.totals.step_time = Some(figures.duration);
         self.steps.push_back(figures);
         self.forget_before(figures.at);
     }
@@ -182,13 +209,13 @@ impl Metrics {
         let longest = INTERVAL * HISTORY as u32;
         if now.saturating_sub(self.open.start) > longest {
             let open = std::mem::take(&mut self.open);
-            push_bounded(&mut self.history, open.close(queue), HISTORY);
+            push_bounded(&mut self.history, open.sample(queue), HISTORY);
             self.open.start = now - longest;
         }
         while now.saturating_sub(self.open.start) >= INTERVAL {
             let end = self.open.start + INTERVAL;
             let open = std::mem::replace(&mut self.open, OpenInterval { start: end, ..OpenInterval::default() });
-            push_bounded(&mut self.history, open.close(queue), HISTORY);
+            push_bounded(&mut self.history, open.sample(queue), HISTORY);
         }
     }
 
@@ -200,7 +227,7 @@ impl Metrics {
 }
 
 impl OpenInterval {
-    fn close(self, queue: usize) -> Sample {
+    fn sample(&self, queue: usize) -> Sample {
         Sample {
             at: self.start + INTERVAL,
             tokens_per_s: self.sampled as f64 / INTERVAL.as_secs_f64(),
@@ -240,25 +267,70 @@ mod tests {
         assert_eq!((times.speed_now(), times.speed_overall(), times.itl_p95()), (None, None, None));
     }
 
+    fn step(at: Duration, rows: usize) -> StepFigures {
+        StepFigures { at, duration: MS(10), rows, sampled: rows, prefilled: 0, by_hand: false }
+    }
+
+    #[test]
+    fn tokens_of_single_steps_have_no_speed() {
+        let mut times = RequestTimes::new(MS(0));
+        let mut metrics = Metrics::default();
+        for at in [100, 110, 120, 130] {
+            times.token(MS(at));
+            metrics.step(step(MS(at), 1), 0);
+        }
+        for at in [131, 132, 133] {
+            times.break_off();
+            times.token(MS(at));
+            times.break_off();
+            metrics.step(StepFigures { duration: MS(1), by_hand: true, ..step(MS(at), 1) }, 0);
+        }
+        assert_eq!((times.speed_now(), metrics.totals(MS(133)).tokens_per_s), (None, 0.0));
+        for at in [143, 153, 163, 173] {
+            times.token(MS(at));
+            metrics.step(step(MS(at), 1), 0);
+        }
+        assert_eq!((times.speed_now(), times.speed_overall()), (Some(100.0), Some(100.0)));
+        let totals = metrics.totals(MS(173));
+        assert_eq!((totals.tokens_per_s, totals.generated_tokens), (100.0, 11));
+        metrics.close_intervals(MS(502), 0);
+        assert_eq!(metrics.history(false, 0).len(), 0, "the time of single steps is in no interval");
+        metrics.close_intervals(MS(503), 0);
+        assert_eq!(metrics.history(false, 0)[0].tokens_per_s, 16.0, "nor are their tokens");
+    }
+
     #[test]
     fn history_has_a_zero_for_every_idle_half_second_and_is_bounded() {
         let mut metrics = Metrics::default();
-        let step = |at| StepFigures { at, duration: MS(10), rows: 4, sampled: 4, prefilled: 0 };
-        metrics.step(step(MS(100)), 0);
-        metrics.step(step(MS(2100)), 1);
-        let speeds: Vec<f64> = metrics.history().iter().map(|sample| sample.tokens_per_s).collect();
+        metrics.step(step(MS(100), 4), 0);
+        metrics.step(step(MS(2100), 4), 1);
+        let speeds: Vec<f64> = metrics.history(false, 0).iter().map(|sample| sample.tokens_per_s).collect();
         assert_eq!(speeds, [8.0, 0.0, 0.0, 0.0]);
         metrics.close_intervals(Duration::from_secs(3600), 0);
-        assert_eq!(metrics.history().len(), HISTORY);
-        let last = metrics.history().back().unwrap();
+        assert_eq!(metrics.history(false, 0).len(), HISTORY);
+        let history = metrics.history(false, 0);
+        let last = history.back().unwrap();
         assert_eq!((last.at, last.tokens_per_s), (Duration::from_secs(3600), 0.0));
+    }
+
+    #[test]
+    fn the_end_of_a_short_answer_is_seen_at_rest() {
+        let mut metrics = Metrics::default();
+        metrics.step(step(MS(100), 4), 0);
+        assert_eq!(metrics.history(false, 0).len(), 0);
+        let at_rest = metrics.history(true, 0);
+        assert_eq!((at_rest.len(), at_rest[0].tokens_per_s), (1, 8.0));
+        metrics.step(step(MS(300), 2), 0);
+        metrics.close_intervals(MS(600), 0);
+        let later = metrics.history(true, 0);
+        assert_eq!((later.len(), later[0].tokens_per_s), (1, 12.0), "once, and whole");
     }
 
     #[test]
     fn the_speed_of_now_fades_when_nothing_happens() {
         let mut metrics = Metrics::default();
         for n in 1..=100 {
-            metrics.step(StepFigures { at: MS(n * 10), duration: MS(10), rows: 2, sampled: 2, prefilled: 0 }, 0);
+            metrics.step(step(MS(n * 10), 2), 0);
         }
         assert_eq!(metrics.totals(MS(1000)).tokens_per_s, 200.0);
         assert_eq!(metrics.totals(MS(1000)).step_time_mean, Some(MS(10)));

@@ -9,7 +9,7 @@ mod view;
 mod worker;
 
 pub use api::*;
-pub use handle::{EngineHandle, EngineOptions, start};
+pub use handle::{EngineHandle, EngineOptions, StartError, start};
 
 use crate::batch::Batch;
 

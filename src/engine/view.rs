@@ -30,7 +30,7 @@ pub(super) fn snapshot(core: &mut Core, now: Duration) -> Snapshot {
         kv: kv(&core.scheduler, core.info.kv_bytes_per_token),
         totals,
         timeline: timeline.range(timeline.len().saturating_sub(COLUMNS)..).cloned().collect(),
-        history: core.metrics.history().clone(),
+        history: core.metrics.history(!core.scheduler.has_work(), core.scheduler.waiting().len()),
         notes: notes.range(notes.len().saturating_sub(NOTES)..).cloned().collect(),
     }
 }

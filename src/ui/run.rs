@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::keymap::Action;
 use super::state::{Options, State};
-use super::terminal::Screen;
+use super::terminal::{self, Screen};
 use super::update::{Effect, Msg, act, update};
 use super::view::screen;
 use crate::batch::{RequestId, UserId};
@@ -84,16 +84,24 @@ type Input = mpsc::Receiver<Heard>;
 /// A thread that reads the terminal: unlike a stream, a channel can be asked for what is there already.
 fn listen_for_input() -> std::io::Result<Input> {
     let (sender, receiver) = mpsc::channel(TURN);
+    let listener = sender.clone();
     let listen = move || {
         loop {
             let event = crossterm::event::read();
             let over = event.is_err();
-            if sender.blocking_send((Instant::now(), event)).is_err() || over {
+            if listener.blocking_send((Instant::now(), event)).is_err() || over {
                 return;
             }
         }
     };
     std::thread::Builder::new().name("input".into()).spawn(listen)?;
+    // When the terminal is gone and no signal says so (another session's terminal, for instance), reading it gives
+    // nothing for ever, and `read` never comes back.
+    let watch = move || {
+        let gone = terminal::wait_for_hang_up();
+        let _ = sender.blocking_send((Instant::now(), Err(gone)));
+    };
+    std::thread::Builder::new().name("hang-up".into()).spawn(watch)?;
     Ok(receiver)
 }
 
@@ -247,7 +255,11 @@ impl App {
 
     fn suspend(&mut self, whole_group: bool) -> std::io::Result<()> {
         self.dirty = true;
-        self.screen.suspend(whole_group)
+        // Nobody is to see a speed with the time at the shell in it.
+        let (held, from) = (self.engine.hold_time(), Instant::now());
+        let result = self.screen.suspend(whole_group);
+        held.skip(from.elapsed());
+        result
     }
 
     /// One event and whatever came with it: a burst with line ends inside is a paste, bracketed or not.
@@ -320,7 +332,7 @@ impl App {
         self.launch = None;
         let engine = match result {
             Ok(Ok(engine)) => engine,
-            Ok(Err(error)) => return self.take(Msg::Switched(Err(format!("{error:#}")))),
+            Ok(Err(error)) => return self.take(Msg::Switched(Err(crate::fault::words(&error)))),
             Err(error) => return self.take(Msg::Switched(Err(error.to_string()))),
         };
         self.engine.shutdown(Duration::ZERO);

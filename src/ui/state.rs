@@ -46,6 +46,17 @@ pub enum Rooms {
     Machine,
 }
 
+impl Rooms {
+    /// The one that the key shows next.
+    pub fn next(self) -> Rooms {
+        match self {
+            Rooms::Both => Rooms::Machine,
+            Rooms::Machine => Rooms::Chats,
+            Rooms::Chats => Rooms::Both,
+        }
+    }
+}
+
 /// One person's pane.
 #[derive(Clone, Debug)]
 pub struct Pane {

@@ -108,6 +108,30 @@ fn is_raw() -> bool {
     true
 }
 
+/// Returns when nobody has the other end of the terminal any more.
+#[cfg(unix)]
+pub fn wait_for_hang_up() -> io::Error {
+    let mut terminal = libc::pollfd { fd: libc::STDIN_FILENO, events: 0, revents: 0 };
+    loop {
+        // SAFETY: one valid pollfd of ours. Without events it waits for the hang-up alone, which is always reported.
+        let count = unsafe { libc::poll(&mut terminal, 1, -1) };
+        let error = io::Error::last_os_error();
+        if count >= 0 {
+            return io::Error::new(io::ErrorKind::BrokenPipe, "the terminal is gone");
+        }
+        if error.kind() != io::ErrorKind::Interrupted {
+            return error;
+        }
+    }
+}
+
+#[cfg(not(unix))]
+pub fn wait_for_hang_up() -> io::Error {
+    loop {
+        std::thread::park();
+    }
+}
+
 /// Undoes `enter`, as often as it is called. Errors are ignored: the terminal may be gone.
 pub fn restore() {
     if ENTERED.swap(false, Ordering::SeqCst) {

@@ -9,7 +9,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use super::editor::{DRAFT_MAX, Editor};
 use super::keymap::{self, Action, Edit};
 use super::params::Form;
-use super::state::{Better, Download, Mode, Rooms, State};
+use super::state::{Better, Download, Mode, State};
 use crate::batch::UserId;
 use crate::engine::api::{Event, FinishReason, Pace, RunState, Snapshot};
 use crate::hub::Progress;
@@ -153,10 +153,36 @@ fn on_chat_key(state: &mut State, key: KeyEvent, action: Option<Action>) -> Vec<
 /// Carries out an action of the key table, whether it came by key or from the palette.
 pub fn act(state: &mut State, action: Action) -> Vec<Effect> {
     match action {
-        Action::Send if state.broadcast => return send_all(state),
-        Action::Send => return send(state, state.focus).into_iter().collect(),
-        Action::SendAll => return send_all(state),
+        Action::Send if state.broadcast => send_all(state),
+        Action::Send => send(state, state.focus).into_iter().collect(),
+        Action::SendAll => send_all(state),
+        Action::ClosePane if state.panes.len() > 1 && !state.focused().holds_text() => close_pane(state),
+        Action::Cancel if state.focused().live => vec![Effect::Cancel(state.focused().person.user)],
+        Action::Pause => vec![Effect::Pause(state.snapshot.state != RunState::Paused)],
+        Action::Step => vec![Effect::Pause(true), Effect::Step(1)],
+        Action::StepTen => vec![Effect::Pause(true), Effect::Step(10)],
+        Action::Slower => set_pace(state, pace_beside(state, true)),
+        Action::Faster => set_pace(state, pace_beside(state, false)),
+        Action::FullSpeed => set_pace(state, Pace::Full),
+        Action::Model => model(state),
+        Action::SwitchBack => switch_back(state),
+        Action::Redraw => vec![Effect::Redraw],
+        Action::Suspend => vec![Effect::Suspend],
+        screen_only => {
+            act_on_screen(state, screen_only);
+            Vec::new()
+        }
+    }
+}
+
+/// The actions that change the screen alone.
+fn act_on_screen(state: &mut State, action: Action) {
+    match action {
         Action::Newline => insert(state, "\n"),
+        Action::Edit(edit) => {
+            let columns = state.focused().transcript.columns() + super::transcript::GUTTER;
+            edit_in(&mut state.focused_mut().editor, edit, columns);
+        }
         Action::NextPane => state.focus = (state.focus + 1) % state.panes.len(),
         Action::PrevPane => state.focus = (state.focus + state.panes.len() - 1) % state.panes.len(),
         Action::FocusPane(number) => {
@@ -169,49 +195,36 @@ pub fn act(state: &mut State, action: Action) -> Vec<Effect> {
                 state.complain(format!("there are {} panes already, and no more fit", state.panes.len()));
             }
         }
-        Action::ClosePane if state.panes.len() == 1 => state.complain("this is the last pane: Ctrl-C quits"),
-        Action::ClosePane if state.focused().holds_text() => state.mode = Mode::ConfirmClose,
-        Action::ClosePane => return close_pane(state),
-        Action::Rename => state.mode = Mode::Rename(Editor::default()),
-        Action::Params => state.mode = Mode::Params(Form::of(state.focused())),
         Action::Zoom => state.zoom = !state.zoom,
-        Action::View => {
-            state.rooms = match state.rooms {
-                Rooms::Both => Rooms::Chats,
-                Rooms::Chats => Rooms::Machine,
-                Rooms::Machine => Rooms::Both,
-            }
-        }
+        Action::View => state.rooms = state.rooms.next(),
         Action::Broadcast => state.broadcast = !state.broadcast,
-        Action::Cancel if state.focused().live => return vec![Effect::Cancel(state.focused().person.user)],
-        Action::Cancel | Action::Quit => state.mode = Mode::ConfirmQuit,
-        Action::ClearChat if state.focused().transcript.is_empty() => {}
-        Action::ClearChat => state.mode = Mode::ConfirmClear,
-        Action::Pause => return vec![Effect::Pause(state.snapshot.state != RunState::Paused)],
-        Action::Step => return vec![Effect::Pause(true), Effect::Step(1)],
-        Action::StepTen => return vec![Effect::Pause(true), Effect::Step(10)],
-        Action::Slower => return set_pace(state, pace_beside(state, true)),
-        Action::Faster => return set_pace(state, pace_beside(state, false)),
-        Action::FullSpeed => return set_pace(state, Pace::Full),
-        Action::Model => return model(state),
-        Action::SwitchBack => return switch_back(state),
-        Action::Help => state.mode = Mode::Help { scroll: 0 },
-        Action::Palette => state.mode = Mode::Palette { filter: Editor::default(), chosen: 0 },
         Action::PageUp => scroll(state, |rows| -(rows as isize - 1).max(1)),
         Action::PageDown => scroll(state, |rows| (rows as isize - 1).max(1)),
         Action::LineUp => scroll(state, |_| -1),
         Action::LineDown => scroll(state, |_| 1),
         Action::Top => state.focused_mut().transcript.to_top(),
         Action::Bottom => state.focused_mut().transcript.to_bottom(),
-        Action::Redraw => return vec![Effect::Redraw],
-        Action::Suspend => return vec![Effect::Suspend],
-        Action::Back => {}
-        Action::Edit(edit) => {
-            let columns = state.focused().transcript.columns() + super::transcript::GUTTER;
-            edit_in(&mut state.focused_mut().editor, edit, columns);
+        Action::ClosePane if state.panes.len() == 1 => state.complain("this is the last pane: Ctrl-C quits"),
+        other => {
+            if let Some(mode) = opened_by(state, other) {
+                state.mode = mode;
+            }
         }
     }
-    Vec::new()
+}
+
+/// What an action opens over the chat, or asks.
+fn opened_by(state: &State, action: Action) -> Option<Mode> {
+    match action {
+        Action::ClosePane => Some(Mode::ConfirmClose),
+        Action::Rename => Some(Mode::Rename(Editor::default())),
+        Action::Params => Some(Mode::Params(Form::of(state.focused()))),
+        Action::Cancel | Action::Quit => Some(Mode::ConfirmQuit),
+        Action::ClearChat => (!state.focused().transcript.is_empty()).then_some(Mode::ConfirmClear),
+        Action::Help => Some(Mode::Help { scroll: 0 }),
+        Action::Palette => Some(Mode::Palette { filter: Editor::default(), chosen: 0 }),
+        _ => None,
+    }
 }
 
 fn scroll(state: &mut State, by: fn(usize) -> isize) {
@@ -442,7 +455,6 @@ fn on_switched(state: &mut State, result: Result<String, String>) {
 }
 
 fn on_event(state: &mut State, user: UserId, event: Event) {
-    let context = state.snapshot.limits.max_model_len;
     let Some(pane) = state.pane_of(user) else { return };
     match event {
         Event::Queued { .. } => {}
@@ -459,9 +471,10 @@ fn on_event(state: &mut State, user: UserId, event: Event) {
             let note = match end.reason {
                 FinishReason::Stop if end.generated_tokens <= 1 => Some("(an empty answer)".to_owned()),
                 FinishReason::Stop => None,
-                FinishReason::Length => Some(format!("cut at max_tokens ({})", end.generated_tokens)),
-                FinishReason::ContextFull => {
-                    Some(format!("the context of {context} tokens, or the KV memory, is full: Ctrl-N begins a new conversation"))
+                FinishReason::Length => end.message,
+                FinishReason::ContextFull | FinishReason::KvFull => {
+                    let new = keymap::key_for(Action::ClearChat);
+                    Some(format!("{}. {new} begins a new conversation", end.message.unwrap_or_default()))
                 }
                 FinishReason::Cancelled => Some("stopped".to_owned()),
                 FinishReason::Failed => Some(format!("failed: {}", end.message.unwrap_or_default())),

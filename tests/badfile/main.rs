@@ -190,7 +190,7 @@ fn wrong_shapes_and_types_say_what_was_expected() {
     assert!(shape.contains("blk.0.attn_k.weight") && shape.contains("[32, 32]") && shape.contains("[32, 16]"), "{shape}");
     refused(replaced("output_norm.weight", &[32, 1], GgmlType::F32), "[32]");
     refused(replaced("output_norm.weight", &[32], GgmlType::Q8_0), "Q8_0");
-    refused(replaced("blk.0.ffn_up.weight", &[32, 32], GgmlType::Q5_0), "Q5_0");
+    refused(replaced("blk.0.ffn_up.weight", &[32, 32], GgmlType::I8), "I8");
     refused(replaced("blk.0.ffn_up.weight", &[32, 32], GgmlType::I32), "I32");
     refused(replaced("token_embd.weight", &[64, 20], GgmlType::Q8_0), "token_embd.weight");
 }

@@ -57,7 +57,7 @@ fn json_has_these_fields() {
     assert_eq!(answers.len(), 2);
     for (at, answer) in answers.iter().enumerate() {
         let fields: Vec<&str> = answer.as_object().expect("an object").keys().map(String::as_str).collect();
-        let mut wanted = ["id", "text", "token_ids", "prompt_tokens", "finish_reason", "ttft_ms", "tokens_per_s"];
+        let mut wanted = ["id", "text", "token_ids", "prompt_tokens", "finish_reason", "ttft_ms", "tokens_per_s", "note"];
         wanted.sort_unstable();
         assert_eq!(fields, wanted);
         assert_eq!(answer["id"], at + 1);
@@ -67,6 +67,29 @@ fn json_has_these_fields() {
         assert!(answer["ttft_ms"].as_f64() > Some(0.0) && answer["tokens_per_s"].as_f64() > Some(0.0), "{answer}");
         assert!(!answer["text"].as_str().expect("a text").is_empty());
     }
+}
+
+#[test]
+fn a_cut_answer_says_what_cut_it() {
+    let home = Home::new();
+    // One block is 24 KiB and holds 16 tokens.
+    for (limit, value, reason, words) in [
+        ("--max-tokens", "8", "length", "cut at max_tokens (8)"),
+        ("--max-model-len", "40", "context_full", "cut: the context of 40 tokens is full"),
+        ("--kv-memory", "75KiB", "kv_full", "cut: the whole KV memory is full (3 blocks of 16 tokens; --kv-memory gives more)"),
+    ] {
+        let args = ["--ignore-eos", limit, value, "Say hello."];
+        let answer = home.run(&greedy(&[&["--json"], &args[..]].concat())).objects().remove(0);
+        assert_eq!((&answer["finish_reason"], &answer["note"]), (&json!(reason), &json!(words)));
+        let plain = home.run(&greedy(&args));
+        assert_eq!((plain.status, plain.err), (Some(0), format!("batchroom: {words}\n")));
+        assert!(!plain.out.contains("cut"), "{}", plain.out);
+        let two = home.run(&greedy(&[&args[..], &["Say hello again."]].concat()));
+        assert!(two.err.starts_with(&format!("batchroom: prompt 1: {words}\n")), "{}", two.err);
+    }
+    // One that ends by itself says nothing.
+    let whole = home.run(&greedy(&["--json", "Say hello."])).objects().remove(0);
+    assert_eq!((&whole["finish_reason"], whole.get("note")), (&json!("stop"), None));
 }
 
 #[test]

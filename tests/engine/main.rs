@@ -109,6 +109,8 @@ fn events_come_in_order_and_add_up() {
     assert_eq!((snapshot.kv.used, snapshot.kv.free, snapshot.totals.generated_tokens), (0, 64, 5));
     assert_eq!(snapshot.totals.prompt_tokens as usize, finished.prompt_tokens);
     assert_eq!(snapshot.timeline.len() as u64, snapshot.step);
+    let tokens: f64 = snapshot.history.iter().map(|sample| sample.tokens_per_s / 2.0).sum();
+    assert_eq!(tokens, 5.0, "all of them are in the chart, each sample half a second");
 }
 
 #[test]
@@ -123,8 +125,28 @@ fn paused_it_moves_by_the_steps_it_is_given() {
     assert_eq!((view.status, view.generated_tokens), (Status::Decode, 3));
     std::thread::sleep(Duration::from_millis(50));
     assert_eq!(engine.snapshots().borrow().step, 3, "and not by one more");
+    assert_eq!((view.tokens_per_s, snapshot.totals.tokens_per_s), (None, 0.0), "steps by hand have no speed");
+    engine.step(47);
+    let end = std::iter::from_fn(|| events.blocking_recv()).find_map(|event| match event {
+        Event::Finished(finished) => Some(finished),
+        _ => None,
+    });
+    let end = end.expect("an end");
+    assert_eq!((end.generated_tokens, end.tokens_per_s), (50, None));
+    assert!(end.ttft.is_some());
+}
+
+#[test]
+fn after_a_pause_the_rest_goes_by_itself() {
+    let engine = start(limits());
+    engine.pause(true);
+    let (_, events) = engine.submit(UserId(1), vec![5; 3], greedy(50));
+    engine.step(3);
+    until(&engine, "three steps", |snapshot| snapshot.step == 3);
     engine.pause(false);
-    assert!(std::iter::from_fn(|| events.blocking_recv()).any(|event| matches!(event, Event::Finished(_))));
+    let end = end(events);
+    assert_eq!(end.generated_tokens, 50);
+    assert!(end.tokens_per_s.is_some());
 }
 
 #[test]
@@ -210,4 +232,8 @@ fn what_cannot_be_is_refused_with_its_numbers() {
     assert!(refusal(vec![5], SamplingParams { top_p: 7.0, ..greedy(1) }).contains("top_p"));
     let huge = [Message::new(Role::User, "x".repeat(512 * 128 + 1))];
     assert!(matches!(&all(engine.chat(UserId(1), &huge, greedy(1)).1)[..], [Event::Rejected(Rejected::TooManyBytes { .. })]));
+    // Whoever refused, engine or handle: all five are counted, and told with their reasons.
+    let snapshot = until(&engine, "five refusals", |snapshot| snapshot.totals.rejected == 5);
+    let told = snapshot.notes.iter().filter(|note| matches!(note.kind, NoteKind::Rejected { user: UserId(1), .. }));
+    assert_eq!(told.count(), 5, "{:?}", snapshot.notes);
 }

@@ -65,6 +65,33 @@ fn check_tiny(name: &str, types: &[GgmlType], output: Option<GgmlType>) {
     check(name, &GgufFile::from_vec(name, Tiny::new(types, output).writer().bytes()).unwrap(), KvType::F16);
 }
 
+/// Every number of sequences with every chunk, on one thread and on two, preempted or not, always in shuffled order.
+#[test]
+fn every_manner_with_every_other() {
+    // A model as small as can be: there are eighty ways to compute everything.
+    let shape = Tiny { layers: 1, vocab: 37, ..Tiny::new(&[GgmlType::Q4_1, GgmlType::F16], None) };
+    let file = GgufFile::from_vec("smallest", shape.writer().bytes()).unwrap();
+    let kind = support::families().next().unwrap();
+    let mut reference = load(&file, 1, KernelKind::Portable, 16, KvType::F16);
+    let prompts = prompts(reference.vocab());
+    let steps = 3;
+    let alone = |prompt: &Vec<u32>| generate(&mut reference, std::slice::from_ref(prompt), steps, &Manner::default()).remove(0);
+    let alone: Vec<_> = prompts.iter().map(alone).collect();
+    for threads in [1, 2] {
+        let mut model = load(&file, threads, kind, 16, KvType::F16);
+        for count in [1, 2, 5, 16] {
+            for chunk in [1, 7, 64, usize::MAX] {
+                for preempt_at in [None, Some(2)] {
+                    let manner = Manner { chunk, shuffled: true, preempt_at, seed: 11, ..Manner::default() };
+                    let first = prompts.len() - count;
+                    let found = generate(&mut model, &prompts[first..], steps, &manner);
+                    assert!(found == alone[first..], "{kind}, {threads} threads, {count} sequences, {manner:?}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn nano() {
     check("nano", &support::nano(), KvType::F16);

@@ -34,17 +34,7 @@ fn render(draw: Draw, snapshot: &Snapshot, width: u16, height: u16) -> Vec<Strin
     let area = Rect::new(0, 0, width, height);
     let mut buf = Buffer::empty(area);
     draw(&mut buf, area, snapshot, &people(), theme());
-    let row = |y| {
-        let mut line = String::new();
-        let mut x = 0;
-        while x < width {
-            let symbol = buf[(x, y)].symbol();
-            line.push_str(symbol);
-            x += batchroom::ui::text::width(symbol).max(1) as u16;
-        }
-        line.trim_end().to_owned()
-    };
-    (0..height).map(row).collect()
+    sample::rows(&buf)
 }
 
 /// A panel at the height it asks for.
@@ -211,6 +201,22 @@ fn the_table_says_each_state_and_its_total() {
     assert!(row_of(&wide, "dũng").contains("needs 21 blocks, 12 free (1 kept back)"), "{wide:#?}");
     let low = render(users::draw, &rich(), 60, 10);
     assert!(row_of(&low, "測試").contains("step budget of 256 spent"), "{low:#?}");
+}
+
+#[test]
+fn nobody_has_a_speed_while_paused() {
+    let mut snapshot = rich();
+    snapshot.state = RunState::Paused;
+    for width in [60, 90, 140] {
+        let lines = wanted("users", &snapshot, width);
+        let speed = |name: &str, place: usize| row_of(&lines, name).split_whitespace().nth(place).unwrap().to_owned();
+        assert_eq!(speed("ana", 4), "–", "a running one: {lines:#?}");
+        assert_eq!(speed("chi", 5), "190", "an answer that has ended keeps its figure: {lines:#?}");
+        assert_eq!(speed(" all ", 4), "–", "{lines:#?}");
+    }
+    assert!(render(header::draw, &snapshot, 120, 1).join("").contains("   – tok/s"));
+    let charts = wanted("charts", &snapshot, 80);
+    assert!(charts[0].contains("– now") && !charts.iter().any(|line| line.contains("212")), "{charts:#?}");
 }
 
 #[test]

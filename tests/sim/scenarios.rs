@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use batchroom::scheduler::{FinishReason, Limits, Refused};
+use batchroom::scheduler::{Limits, Refused};
 use serde::Deserialize;
 
 use crate::harness::{Room, alone};
@@ -125,7 +125,6 @@ fn ending(room: &Room, id: u64) -> &'static str {
         (Some(Refused::PromptTooLong { .. }), _) => "prompt too long",
         (Some(Refused::KvTooSmall { .. }), _) => "kv too small",
         (Some(Refused::QueueFull { .. }), _) => "queue full",
-        (None, Some(FinishReason::ContextFull)) => "context",
         (None, Some(reason)) => reason.as_str(),
         (None, None) => "still live",
     }

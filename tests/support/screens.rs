@@ -11,6 +11,24 @@ use batchroom::engine::api::*;
 use batchroom::ui::people::{People, Person};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::RngCore;
+use ratatui::buffer::Buffer;
+
+/// The rows of a picture as text.
+pub fn rows(buf: &Buffer) -> Vec<String> {
+    let area = buf.area;
+    let row = |y| {
+        let mut line = String::new();
+        let mut x = area.left();
+        while x < area.right() {
+            let symbol = buf[(x, y)].symbol();
+            line.push_str(symbol);
+            // A wide character has the next cell too.
+            x += batchroom::ui::text::width(symbol).max(1) as u16;
+        }
+        line.trim_end().to_owned()
+    };
+    (area.top()..area.bottom()).map(row).collect()
+}
 
 pub const NAMES: [&str; 6] = ["ana", "bình", "chi", "dũng", "eva", "測試"];
 
@@ -310,7 +328,7 @@ impl Dice {
 
     fn reason(&mut self) -> FinishReason {
         use FinishReason::*;
-        [Stop, Length, ContextFull, Cancelled, Failed][self.below(5)]
+        [Stop, Length, ContextFull, KvFull, Cancelled, Failed][self.below(6)]
     }
 
     fn waiting(&mut self) -> Option<Waiting> {

@@ -118,9 +118,8 @@ fn preempted_answers_are_what_they_would_be_alone() {
     terminal.wait("a preemption in a pane", |screen| screen.contents().contains("preempted 1×"));
 
     // One pane alone on the screen, for its whole text.
-    terminal.keys(F8);
+    chats_only(&mut terminal);
     terminal.keys(&ctrl('o'));
-    terminal.absent("live batch");
     for answer in answers.iter().rev() {
         let wanted = answer.split_whitespace().collect::<Vec<_>>().join(" ");
         terminal.wait(&format!("{wanted:?}"), |screen| alone(screen).contains(&wanted));

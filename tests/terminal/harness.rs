@@ -438,3 +438,11 @@ impl Terminal {
         step(self.now().parser.screen()).expect("a step number")
     }
 }
+
+/// From both rooms to the panels alone, and from there to the chats alone.
+#[track_caller]
+pub fn chats_only(terminal: &mut Terminal) {
+    terminal.keys(F8);
+    terminal.keys(F8);
+    terminal.absent("live batch");
+}

@@ -29,8 +29,7 @@ fn chat_only() -> Terminal {
     let args = ["--panes", "1", "--pace", "full", "--max-tokens", "3", "--temperature", "0"];
     let mut terminal = Spec::room(&args).size(160, 60).start();
     terminal.expect("live batch");
-    terminal.keys(F8);
-    terminal.absent("live batch");
+    chats_only(&mut terminal);
     terminal
 }
 
@@ -77,7 +76,8 @@ fn vietnamese_is_composed() {
     terminal.paste(decomposed);
     terminal.keys(&ctrl('l'));
     terminal.expect(&format!("> {composed}"));
-    let written = String::from_utf8(terminal.bytes()).expect("UTF-8");
+    // The last character may not have come in full yet.
+    let written = String::from_utf8_lossy(&terminal.bytes()).into_owned();
     assert!(!written.contains(['\u{300}', '\u{301}', '\u{302}', '\u{323}']), "a combining mark was written");
 }
 
@@ -88,7 +88,7 @@ fn an_emoji_family_is_one_character() {
     let family = "👨\u{200d}👩\u{200d}👧";
     terminal.paste(&format!("family {family}"));
     terminal.expect("family");
-    let shown = |terminal: &Terminal| String::from_utf8(terminal.bytes()).expect("UTF-8").contains(family);
+    let shown = |terminal: &Terminal| String::from_utf8_lossy(&terminal.bytes()).contains(family);
     terminal.wait("the family", |_| true);
     terminal.settle(Duration::from_millis(100));
     assert!(shown(&terminal), "the family is not written as it is");

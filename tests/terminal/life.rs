@@ -1,6 +1,6 @@
 //! Ways to end, and what is then left of the terminal; and silence when nothing happens.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::harness::*;
 
@@ -50,6 +50,26 @@ fn a_dropped_line_ends_it_when_nothing_happens() {
     terminal.settle(Duration::from_millis(200));
     terminal.hang_up();
     assert_eq!(terminal.status(), 128 + libc::SIGHUP as u32);
+}
+
+/// In a session of its own no signal tells the program that its terminal is gone; it must not go on reading nothing.
+#[test]
+fn a_dropped_line_that_nobody_tells_of_ends_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let code = folder.path().join("code");
+    let script = format!("trap '' HUP; setsid --wait {} ; echo $? > {}", env!("CARGO_BIN_EXE_batchroom"), code.display());
+    let mut terminal = Spec::of("sh", &["-c", &script]).start();
+    terminal.expect("live batch");
+    // Nothing more is written: writing would find out.
+    terminal.settle(Duration::from_millis(300));
+    terminal.hang_up();
+    let end = Instant::now() + PATIENCE;
+    let said = || std::fs::read_to_string(&code).ok().filter(|text| !text.is_empty());
+    while said().is_none() {
+        assert!(Instant::now() < end, "the program does not end");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(said().as_deref(), Some("129\n"));
 }
 
 #[test]

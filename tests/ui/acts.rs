@@ -6,7 +6,7 @@ use batchroom::batch::UserId;
 use batchroom::engine::api::{Event, FinishReason, Finished, Pace, Rejected, RunState};
 use batchroom::hub::Progress;
 use batchroom::text::Role;
-use batchroom::ui::state::{Better, Mode, State};
+use batchroom::ui::state::{Better, Mode, Rooms, State};
 use batchroom::ui::update::{Effect, Msg};
 use crossterm::event::{KeyCode, KeyModifiers};
 
@@ -51,6 +51,31 @@ fn enter_sends_the_conversation_so_far() {
     let [Effect::Submit { messages, .. }] = &act(&mut state, key(KeyCode::Enter))[..] else { panic!("one submit") };
     let turns: Vec<(Role, &str)> = messages.iter().map(|message| (message.role, message.content.as_str())).collect();
     assert_eq!(turns, [(Role::User, "hello"), (Role::Assistant, "Hi there"), (Role::User, "more")]);
+}
+
+#[test]
+fn a_pane_says_what_cut_its_answer() {
+    for (reason, message, shown) in [
+        (FinishReason::Length, "cut at max_tokens (7)", "cut at max_tokens (7)"),
+        (FinishReason::ContextFull, "cut: context", "cut: context. Ctrl-N begins a new conversation"),
+        (FinishReason::KvFull, "cut: KV memory", "cut: KV memory. Ctrl-N begins a new conversation"),
+        (FinishReason::Failed, "broken", "failed: broken"),
+    ] {
+        let mut state = state(fresh());
+        send(&mut state, "hello");
+        let Event::Finished(end) = finished(reason) else { unreachable!() };
+        act(&mut state, Msg::Engine(UserId(0), Event::Finished(Finished { message: Some(message.into()), ..end })));
+        assert_eq!(state.focused().transcript.last().and_then(|turn| turn.note.as_deref()), Some(shown));
+    }
+}
+
+#[test]
+fn f8_shows_the_panels_then_the_chats_then_both() {
+    let mut state = state(fresh());
+    for rooms in [Rooms::Machine, Rooms::Chats, Rooms::Both] {
+        act(&mut state, key(KeyCode::F(8)));
+        assert_eq!(state.rooms, rooms);
+    }
 }
 
 #[test]

@@ -1,32 +1,35 @@
-//! Whole screens as text. The pictures are made with `INSTA_UPDATE=always`, and looked at before they are kept.
+//! Whole screens as a terminal shows them, as text. The pictures are made with `INSTA_UPDATE=always`, and looked at before they are kept.
 
-use batchroom::engine::api::Snapshot;
+use batchroom::batch::UserId;
+use batchroom::engine::api::{Event, Rejected, RunState, Snapshot};
 use batchroom::text::Role;
 use batchroom::ui::state::{Better, Download, Rooms, State};
+use batchroom::ui::update::Msg;
 use batchroom::ui::view::screen;
 use crossterm::event::{KeyCode, KeyModifiers};
-use ratatui::buffer::Buffer;
+use ratatui::backend::TestBackend;
 use ratatui::layout::Rect;
+use ratatui::{Frame, Terminal};
 
-use crate::sample::{fresh, rich};
+use crate::sample::{fresh, rich, rows};
 use crate::{act, key, state, type_text, with};
 
 fn picture(state: &mut State, width: u16, height: u16) -> String {
-    let area = Rect::new(0, 0, width, height);
-    screen::measure(state, area);
-    let mut buf = Buffer::empty(area);
-    let cursor = screen::draw(&mut buf, area, state);
-    let mut lines: Vec<String> = Vec::new();
-    for y in 0..height {
-        let mut line = String::new();
-        let mut x = 0;
-        while x < width {
-            let symbol = buf[(x, y)].symbol();
-            line.push_str(symbol);
-            x += batchroom::ui::text::width(symbol).max(1) as u16;
+    screen::measure(state, Rect::new(0, 0, width, height));
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    let mut cursor = None;
+    let draw = |frame: &mut Frame| {
+        let area = frame.area();
+        cursor = screen::draw(frame.buffer_mut(), area, state);
+        if let Some(cursor) = cursor {
+            frame.set_cursor_position(cursor);
         }
-        lines.push(line.trim_end().to_owned());
+    };
+    terminal.draw(draw).unwrap();
+    if let Some(cursor) = cursor {
+        terminal.backend_mut().assert_cursor_position(cursor);
     }
+    let mut lines = rows(terminal.backend().buffer());
     lines.push(format!("cursor: {cursor:?}"));
     lines.join("\n")
 }
@@ -53,7 +56,7 @@ fn busy() -> State {
 
 #[test]
 fn first_start() {
-    for (width, height) in [(80, 24), (120, 36)] {
+    for (width, height) in [(80, 24), (120, 36), (200, 60)] {
         insta::assert_snapshot!(format!("first-{width}x{height}"), picture(&mut state(fresh()), width, height));
     }
 }
@@ -62,6 +65,42 @@ fn first_start() {
 fn four_people_at_work() {
     for (width, height) in [(80, 24), (120, 36), (200, 60)] {
         insta::assert_snapshot!(format!("busy-{width}x{height}"), picture(&mut busy(), width, height));
+    }
+}
+
+#[test]
+fn a_paused_answer_has_no_speed() {
+    let running = picture(&mut busy(), 120, 36);
+    assert!(running.contains("● 212 tok/s"), "{running}");
+    let mut state = busy();
+    state.snapshot = std::sync::Arc::new(Snapshot { state: RunState::Paused, ..(*state.snapshot).clone() });
+    let paused = picture(&mut state, 120, 36);
+    assert!(paused.contains("● decode ") && paused.contains("TTFT 48ms · – tok/s"), "{paused}");
+    assert!(!paused.contains("212"), "{paused}");
+}
+
+#[test]
+fn a_refusal_is_there_to_its_last_word() {
+    let why = Rejected::Template(
+        "the chat template says \u{201c}a conversation begins with the user\u{201d} and that is its last word".into(),
+    );
+    let shown = |width: u16, height: u16, draft: &str| {
+        let mut state = busy();
+        act(&mut state, with(KeyModifiers::CONTROL, KeyCode::Char('u')));
+        act(&mut state, Msg::Paste(draft.to_owned()));
+        act(&mut state, Msg::Engine(UserId(0), Event::Rejected(why.clone())));
+        state.rooms = Rooms::Chats;
+        picture(&mut state, width, height)
+    };
+    for (width, height) in [(80, 24), (120, 36), (40, 10)] {
+        for draft in ["", "a\nlong\ndraft\nof\nsix\nlines"] {
+            let picture = shown(width, height, draft);
+            let pane: Vec<char> = picture.chars().filter(|c| !"┃│╌".contains(*c)).collect();
+            let words = pane.iter().collect::<String>().split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(words.contains("refused: the chat template says"), "{picture}");
+            assert!(words.contains("last word"), "{picture}");
+            assert!(picture.contains("> "), "the draft keeps a line: {picture}");
+        }
     }
 }
 

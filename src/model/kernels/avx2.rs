@@ -58,6 +58,10 @@ impl Rows<'_> {
     }
 }
 
+/// `ROWS` rows, from the job's row `first` on, times all panels.
+///
+/// # Safety
+/// As for [`run`], for these rows; the CPU has the features named here.
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn tile<const VNNI: bool, const ROWS: usize>(job: &Job<'_>, rows: &Rows<'_>, first: usize) {
     for (index, panel, columns) in job.each_panel() {
@@ -86,6 +90,10 @@ unsafe fn tile<const VNNI: bool, const ROWS: usize>(job: &Job<'_>, rows: &Rows<'
     }
 }
 
+/// Stores (or adds) the first `columns` of eight outputs of one row, from `column` on.
+///
+/// # Safety
+/// `job.out` is good for these columns of this row, and nobody else uses them; the CPU has the features named here.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn store(job: &Job<'_>, column: usize, columns: usize, row: usize, sum: __m256) {
@@ -238,7 +246,10 @@ fn scaled(product: __m256i, scale: __m256, act: &ActGroup, sum: __m256) -> __m25
     _mm256_fmadd_ps(_mm256_cvtepi32_ps(product), scale, sum)
 }
 
-/// Layouts of one scale (and min) a group.
+/// Adds a panel of a layout of one scale (and min) a group to the sums.
+///
+/// # Safety
+/// `panel` holds whole units of that layout, each row one group for each; the CPU has the features named here.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn sum_simple<const LAYOUT: u8, const VNNI: bool, const ROWS: usize>(

@@ -112,6 +112,10 @@ pub(super) unsafe fn run_portable(job: &Job<'_>) {
     }
 }
 
+/// The rows of one band, from the job's row `first` on, times all panels.
+///
+/// # Safety
+/// As for [`run_portable`], for these rows.
 unsafe fn tile_portable(job: &Job<'_>, band: &[ActGroup], first: usize, rows: usize) {
     for (index, panel, columns) in job.each_panel() {
         let mut sums = [[0f32; PANEL]; BAND];
@@ -185,6 +189,10 @@ const F32: u8 = 0;
 const F16: u8 = 1;
 const BF16: u8 = 2;
 
+/// [`floats`] for the job's layout; nothing for a tile of more rows than the family has.
+///
+/// # Safety
+/// As for [`floats`].
 #[inline(always)]
 unsafe fn floats_of_layout<V: Simd, const ROWS: usize>(job: &Job<'_>, inputs: &[f32], first: usize) {
     if ROWS > V::FLOAT_TILE {
@@ -201,6 +209,10 @@ unsafe fn floats_of_layout<V: Simd, const ROWS: usize>(job: &Job<'_>, inputs: &[
 }
 
 /// 16 weights of a float layout.
+///
+/// # Safety
+/// 64 bytes (F32) or 32 (F16, BF16) can be read from `at` on, and the family's CPU features are there and enabled in the
+/// caller.
 #[inline(always)]
 unsafe fn load<V: Simd, const LAYOUT: u8>(at: *const u8) -> V {
     // SAFETY: the caller's.
@@ -213,6 +225,10 @@ unsafe fn load<V: Simd, const LAYOUT: u8>(at: *const u8) -> V {
     }
 }
 
+/// `ROWS` rows of inputs, those of the job's row `first` and on, times all panels.
+///
+/// # Safety
+/// As for [`run_floats`], for these rows; `inputs` holds `ROWS` rows of `job.k`, and each panel `job.k` units.
 #[inline(always)]
 unsafe fn floats<V: Simd, const LAYOUT: u8, const ROWS: usize>(job: &Job<'_>, inputs: &[f32], first: usize) {
     let step = job.layout.unit_bytes();

@@ -51,14 +51,14 @@ fn figures(snapshot: &Snapshot) -> Vec<String> {
     if snapshot.history.is_empty() {
         return Vec::new();
     }
-    let now = format::rate(panel::speed_now(snapshot));
+    let now = format::rate_or_unknown(panel::speed_now(snapshot));
     let peak = format::rate(peak(snapshot));
     vec![format!("{now} now · {peak} at most in 60 s"), format!("{now} now · {peak} at most"), format!("{now} now"), now]
 }
 
 /// The highest speed of the last minute, the newest second included, which is not a sample yet.
 fn peak(snapshot: &Snapshot) -> f64 {
-    newest(snapshot).map(|sample| sample.tokens_per_s).fold(panel::speed_now(snapshot), f64::max)
+    newest(snapshot).map(|sample| sample.tokens_per_s).fold(panel::speed_now(snapshot).unwrap_or(0.0), f64::max)
 }
 
 /// The samples of the last minute, oldest first.
@@ -139,7 +139,7 @@ fn draw_curve(buf: &mut Buffer, inner: Rect, plot: &Plot, snapshot: &Snapshot, r
     }
     if plot.value > 0 {
         let newest = heights.last().copied().unwrap_or(0).max(1);
-        let now = panel::right(&format::rate(panel::speed_now(snapshot)), VALUE);
+        let now = panel::right(&format::rate_or_unknown(panel::speed_now(snapshot)), VALUE);
         let row = rows - newest.div_ceil(4);
         panel::put_at(buf, inner, (plot.label + plot.columns + 1, row), &now, theme.strong());
     }

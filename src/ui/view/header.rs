@@ -134,7 +134,7 @@ fn engine(snapshot: &Snapshot, room: usize, theme: Theme) -> Vec<Piece> {
     add(seats, theme.text(), 5);
     let queue = if snapshot.waiting > 0 { theme.warn() } else { theme.text() };
     add(format!("queue {}", snapshot.waiting), queue, 7);
-    add(format!("{} tok/s", format::rate(panel::speed_now(snapshot))), theme.strong(), 2);
+    add(format!("{} tok/s", format::rate_or_unknown(panel::speed_now(snapshot))), theme.strong(), 2);
     add(format!("{}/step", format::time_or_unknown(snapshot.totals.step_time)), theme.quiet(), 9);
     add(format!("KV {}", format::percent(snapshot.kv.used as u64, snapshot.kv.total as u64)), theme.text(), 6);
     pieces

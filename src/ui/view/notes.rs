@@ -132,6 +132,7 @@ fn words(kind: &NoteKind, people: &People, theme: Theme) -> (String, Style) {
                 FinishReason::Stop => ("finished", theme.good()),
                 FinishReason::Length => ("stopped at its token limit", theme.good()),
                 FinishReason::ContextFull => ("stopped: context full", theme.warn()),
+                FinishReason::KvFull => ("stopped: KV memory full", theme.warn()),
                 FinishReason::Cancelled => ("cancelled", theme.quiet()),
                 FinishReason::Failed => ("failed", theme.bad()),
             };

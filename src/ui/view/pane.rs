@@ -6,9 +6,10 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, BorderType, Widget};
 
+use super::panel::{speed_of, wrapped};
 use crate::engine::api::{RunState, Status, Waiting};
 use crate::text::Role;
-use crate::ui::format::{count, percent, rate, time};
+use crate::ui::format::{count, percent, rate, rate_or_unknown, time};
 use crate::ui::people::People;
 use crate::ui::state::{Pane, State, is_live};
 use crate::ui::text::{clip, first_fit, width};
@@ -27,17 +28,26 @@ pub struct Parts {
     pub draft: Rect,
 }
 
-/// Divides a pane for the draft that is in it.
+/// Divides a pane for the draft that is in it. A refusal has all the rows that it needs, and leaves one to the draft.
 pub fn parts(area: Rect, pane: &Pane) -> Parts {
     let inner = Rect { x: area.x + 1, y: area.y + 1, width: area.width.saturating_sub(2), height: area.height.saturating_sub(2) };
     let (lines, ..) = pane.editor.layout(usize::from(inner.width).saturating_sub(PROMPT));
-    let draft = (lines.len() as u16).clamp(1, DRAFT_ROWS).min(inner.height);
-    let status = u16::from(inner.height > draft + 1);
+    let refusal = refusal(pane, inner.width).len().min(usize::from(inner.height.saturating_sub(1))) as u16;
+    let draft = (lines.len() as u16).clamp(1, DRAFT_ROWS).min(inner.height - refusal);
+    let status = if refusal > 0 { refusal } else { u16::from(inner.height > draft + 1) };
     let transcript = inner.height - draft - status;
     Parts {
         transcript: Rect { height: transcript, ..inner },
         status: Rect { y: inner.y + transcript, height: status, ..inner },
         draft: Rect { y: inner.y + transcript + status, height: draft, ..inner },
+    }
+}
+
+/// Why the last prompt was refused, in lines of so many columns; none if it was not.
+fn refusal(pane: &Pane, columns: u16) -> Vec<String> {
+    match &pane.refused {
+        Some(why) => wrapped(&format!("refused: {why}"), usize::from(columns.max(1))),
+        None => Vec::new(),
     }
 }
 
@@ -84,7 +94,7 @@ fn headline(state: &State, pane: &Pane) -> String {
             Status::Waiting => "◌ waiting".into(),
             Status::Preempted => "× preempted".into(),
             Status::Prefill { computed, total } => format!("◐ prefill {}", percent(computed as u64, total as u64)),
-            Status::Decode => match view.tokens_per_s {
+            Status::Decode => match speed_of(view, &state.snapshot) {
                 Some(speed) => format!("● {} tok/s", rate(speed)),
                 None => "● decode".into(),
             },
@@ -153,6 +163,17 @@ fn status(buf: &mut Buffer, area: Rect, state: &State, pane: &Pane, people: &Peo
     }
     let theme = state.options.theme;
     let room = usize::from(area.width);
+    let refusal = refusal(pane, area.width);
+    if !refusal.is_empty() {
+        let cut = refusal.len() > usize::from(area.height);
+        for (row, line) in (area.y..area.bottom()).zip(&refusal) {
+            buf.set_stringn(area.x, row, line, room, theme.bad());
+        }
+        if cut {
+            buf.set_string(area.right() - 1, area.bottom() - 1, "…", theme.bad());
+        }
+        return;
+    }
     let (wordings, style) = status_words(state, pane, people);
     let text = first_fit(&wordings, room.saturating_sub(1));
     buf.set_stringn(area.x, area.y, "╌".repeat(room), room, theme.border());
@@ -161,12 +182,9 @@ fn status(buf: &mut Buffer, area: Rect, state: &State, pane: &Pane, people: &Peo
     }
 }
 
-/// The line under the transcript: a refusal, a reason to wait, or the figures; longest wording first.
+/// The line under the transcript: a reason to wait, or the figures; longest wording first.
 fn status_words(state: &State, pane: &Pane, people: &People) -> (Vec<String>, Style) {
     let theme = state.options.theme;
-    if let Some(why) = &pane.refused {
-        return (vec![format!("refused: {why}")], theme.bad());
-    }
     let Some(view) = state.view_of(pane) else { return (vec![String::new()], theme.quiet()) };
     if pane.live && is_live(view) {
         if let Some(why) = &view.waiting {
@@ -193,8 +211,8 @@ fn status_words(state: &State, pane: &Pane, people: &People) -> (Vec<String>, St
     if let Some(ttft) = view.ttft {
         figures.push(format!("TTFT {}", time(ttft)));
     }
-    if let Some(speed) = view.tokens_per_s {
-        figures.push(format!("{} tok/s", rate(speed)));
+    if view.tokens_per_s.is_some() || (is_live(view) && state.snapshot.state == RunState::Paused) {
+        figures.push(format!("{} tok/s", rate_or_unknown(speed_of(view, &state.snapshot))));
     }
     figures.push(format!("ctx {} of {}", count(view.context as u64), count(state.snapshot.limits.max_model_len as u64)));
     let short = figures[..figures.len() - 1].join(" · ");

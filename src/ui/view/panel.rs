@@ -110,11 +110,20 @@ pub fn name_columns(people: &People, users: &[UserView], most: usize) -> usize {
 }
 
 /// Tokens sampled per second now. The engine's second stands still when there is nothing to do; the speed then is 0.
-pub fn speed_now(snapshot: &Snapshot) -> f64 {
+/// None while paused: steps made by hand come as fast as a finger, which is no speed.
+pub fn speed_now(snapshot: &Snapshot) -> Option<f64> {
     match snapshot.state {
-        RunState::Idle | RunState::Stopped => 0.0,
-        RunState::Running | RunState::Paused => snapshot.totals.tokens_per_s,
+        RunState::Idle | RunState::Stopped => Some(0.0),
+        RunState::Running => Some(snapshot.totals.tokens_per_s),
+        RunState::Paused => None,
     }
+}
+
+/// A user's decode speed: now, or of the whole answer once it has ended. None where it is not known, and while a
+/// running one is paused.
+pub fn speed_of(view: &UserView, snapshot: &Snapshot) -> Option<f64> {
+    let paused = snapshot.state == RunState::Paused && is_live(view);
+    view.tokens_per_s.filter(|_| !paused)
 }
 
 /// Whether this user's newest request is still in the engine.

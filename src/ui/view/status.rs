@@ -132,13 +132,14 @@ pub fn footer(buf: &mut Buffer, area: Rect, state: &State) {
     for binding in help.chain(others) {
         let Some(key) = binding.keys.first() else { continue };
         let (key, word) = (key.label(), binding.short);
-        let columns = width(&key) + 1 + width(word) + 3;
-        if used + columns > usize::from(area.width) {
+        let (gap, columns) = (if used > 1 { 3 } else { 0 }, width(&key) + 1 + width(word));
+        if used + gap + columns > usize::from(area.width) {
             break;
         }
-        used += columns;
+        used += gap + columns;
+        spans.push(Span::raw(" ".repeat(gap)));
         spans.push(Span::styled(key, theme.key()));
-        spans.push(Span::styled(format!(" {word}   "), theme.quiet()));
+        spans.push(Span::styled(format!(" {word}"), theme.quiet()));
     }
     buf.set_line(area.x, area.y, &Line::from(spans), area.width);
 }

@@ -33,8 +33,8 @@ const COLUMNS: [Column; 7] = [
         head: "tok/s",
         columns: 5,
         rank: 1,
-        cell: |view, _| format::rate_or_unknown(view.tokens_per_s),
-        total: |snapshot| format::rate(panel::speed_now(snapshot)),
+        cell: |view, snapshot| format::rate_or_unknown(panel::speed_of(view, snapshot)),
+        total: |snapshot| format::rate_or_unknown(panel::speed_now(snapshot)),
     },
     Column { head: "TTFT", columns: 6, rank: 2, cell: |view, _| format::time_or_unknown(view.ttft), total: |_| String::new() },
     Column {
@@ -306,6 +306,7 @@ fn state(view: &UserView, theme: Theme) -> (String, Style) {
             FinishReason::Stop => ("done: stop".into(), theme.quiet()),
             FinishReason::Length => ("done: length".into(), theme.quiet()),
             FinishReason::ContextFull => ("context full".into(), theme.warn()),
+            FinishReason::KvFull => ("KV full".into(), theme.warn()),
             FinishReason::Cancelled => ("cancelled".into(), theme.quiet()),
             FinishReason::Failed => ("failed".into(), theme.bad()),
         },
