@@ -17,9 +17,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How long a thread spins for its next work before it parks: about a tenth of a millisecond.
-const SPINS: u32 = 4_000;
+const SPINS: u32 = 2_000;
 /// After so many turns a spinning thread lets others run: there may be more threads than cores.
-const SPINS_BEFORE_YIELD: u32 = 400;
+const SPINS_BEFORE_YIELD: u32 = 200;
+/// Looks between two pauses. Without them a virtual machine's host takes many pauses in a row for a lock whose holder is
+/// not running, and takes the processor away.
+const LOOKS: u32 = 40;
 
 /// A bug in a kernel: some thread panicked. The step's results are not to be used.
 #[derive(Debug, thiserror::Error)]
@@ -341,19 +344,19 @@ fn message_of(panic: &(dyn Any + Send)) -> String {
 
 /// Spins until `done`, or until it has turned `most` times; says whether it was done.
 fn spin_until(done: impl Fn() -> bool, most: u32) -> bool {
-    let mut turns = 0u32;
-    while !done() {
-        if turns >= most {
-            return false;
+    for turn in 1..=most {
+        for _ in 0..LOOKS {
+            if done() {
+                return true;
+            }
         }
-        turns = turns.saturating_add(1);
-        if turns.is_multiple_of(SPINS_BEFORE_YIELD) {
+        if turn.is_multiple_of(SPINS_BEFORE_YIELD) {
             std::thread::yield_now();
         } else {
             std::hint::spin_loop();
         }
     }
-    true
+    false
 }
 
 /// A worker's life.
