@@ -184,6 +184,9 @@ unsafe fn attend_pages<V: Simd, N: KvNumber>(
 }
 
 /// Scores of `TILES` times 16 positions, for all heads of the group, up to four heads at a time.
+///
+/// # Safety
+/// The family's CPU features are there and enabled in the caller.
 #[inline(always)]
 unsafe fn score_heads<V: Simd, N: KvNumber, const TILES: usize>(
     shape: &AttentionShape,
@@ -212,6 +215,10 @@ unsafe fn score_heads<V: Simd, N: KvNumber, const TILES: usize>(
     }
 }
 
+/// Scores of these tiles for `HEADS` heads, in registers.
+///
+/// # Safety
+/// The family's CPU features are there and enabled in the caller.
 #[inline(always)]
 unsafe fn score<V: Simd, N: KvNumber, const TILES: usize, const HEADS: usize>(
     keys: [&[N]; TILES],
@@ -274,6 +281,9 @@ fn softmax(scores: &mut [f32], count: usize) {
 }
 
 /// The weighted sums of values, for all heads of the group: up to four heads by four vectors at a time.
+///
+/// # Safety
+/// The family's CPU features are there and enabled in the caller.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 unsafe fn weigh_heads<V: Simd, N: KvNumber>(
@@ -332,6 +342,10 @@ struct Pages<'a, N> {
     count: usize,
 }
 
+/// `WIDE` vectors of the weighted sums of `HEADS` heads, in registers.
+///
+/// # Safety
+/// The family's CPU features are there and enabled in the caller.
 #[inline(always)]
 unsafe fn weigh<V: Simd, N: KvNumber, const HEADS: usize, const WIDE: usize>(
     pages: &Pages<'_, N>,

@@ -48,6 +48,10 @@ const Q4_1: u8 = 1;
 const Q8_0: u8 = 2;
 const Q5_1: u8 = 3;
 
+/// A band times all panels.
+///
+/// # Safety
+/// As for [`run`], for the band's rows, of which row `first` of the job is the first.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,avx2,fma,f16c")]
 unsafe fn of_layout<const ROWS: usize>(job: &Job<'_>, band: &[ActGroup], first: usize) {
     // SAFETY: handed on.
@@ -289,6 +293,8 @@ unsafe fn halves(from: *const u8) -> __m512 {
     _mm512_cvtph_ps(unsafe { _mm256_loadu_si256(from.cast()) })
 }
 
+/// # Safety
+/// The rows and the columns are the job's own.
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn store<const ROWS: usize>(job: &Job<'_>, panel: usize, columns: usize, first: usize, sums: [__m512; ROWS]) {
@@ -304,6 +310,9 @@ unsafe fn store<const ROWS: usize>(job: &Job<'_>, panel: usize, columns: usize, 
 }
 
 /// Layouts of one scale (and min) a group.
+///
+/// # Safety
+/// As for [`of_layout`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,avx2,fma,f16c")]
 unsafe fn tile<const LAYOUT: u8, const ROWS: usize>(job: &Job<'_>, band: &[ActGroup], first: usize) {
     let groups = job.groups();
@@ -348,6 +357,9 @@ unsafe fn tile<const LAYOUT: u8, const ROWS: usize>(job: &Job<'_>, band: &[ActGr
 }
 
 /// Q4_K and, `WIDE`, Q5_K: a scale and a min a group.
+///
+/// # Safety
+/// As for [`of_layout`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,avx2,fma,f16c")]
 unsafe fn tile_k_mins<const WIDE: bool, const ROWS: usize>(job: &Job<'_>, band: &[ActGroup], first: usize) {
     assert!(band.len() == job.groups() * ROWS);
@@ -383,6 +395,9 @@ unsafe fn tile_k_mins<const WIDE: bool, const ROWS: usize>(job: &Job<'_>, band: 
 }
 
 /// Q2_K and, `SIGNED`, Q3_K: codes of 4 bits, and for each half of a group a scale (and a min).
+///
+/// # Safety
+/// As for [`of_layout`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,avx2,fma,f16c")]
 unsafe fn tile_halves<const SIGNED: bool, const ROWS: usize>(job: &Job<'_>, band: &[ActGroup], first: usize) {
     assert!(band.len() == job.groups() * ROWS);
@@ -427,6 +442,10 @@ unsafe fn tile_halves<const SIGNED: bool, const ROWS: usize>(job: &Job<'_>, band
     }
 }
 
+/// Q6_K: codes of 8 bits, and for each half of a group a scale.
+///
+/// # Safety
+/// As for [`of_layout`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,avx2,fma,f16c")]
 unsafe fn tile_q6_k<const ROWS: usize>(job: &Job<'_>, band: &[ActGroup], first: usize) {
     assert!(band.len() == job.groups() * ROWS);

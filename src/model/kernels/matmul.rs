@@ -94,6 +94,43 @@ impl Activations {
         Ok(())
     }
 
+    /// What `make` writes: it is called for each `part` of each row of `x`, in order of index, and makes it whole. Where
+    /// parts are whole groups, whoever made one quantizes it at once, and threads need not meet in between.
+    ///
+    /// # Errors
+    /// When a thread panicked.
+    ///
+    /// # Panics
+    /// When rows are no whole number of parts.
+    pub fn made<S: Send>(
+        &mut self,
+        pool: &Pool,
+        kernels: Kernels,
+        x: &mut [f32],
+        part: usize,
+        scratch: &mut [S],
+        make: impl Fn(usize, &mut [f32], &mut S) + Sync,
+    ) -> Result<(), WorkerPanicked> {
+        assert!(self.k.is_multiple_of(part) && x.len() == self.rows * self.k, "whole rows of whole parts");
+        if !self.quantized || !part.is_multiple_of(GROUP) {
+            pool.chunks_with(x, part, scratch, make)?;
+            return self.fill(pool, kernels, x);
+        }
+        let (rows, of, parts, each) = (self.rows, self.k / GROUP, self.k / part, part / GROUP);
+        let groups = ActTarget::new(&mut self.groups);
+        pool.chunks_with(x, part, scratch, |index, out, scratch| {
+            make(index, out, scratch);
+            let (row, first) = (index / parts, index % parts * each);
+            // SAFETY: every part is one thread's.
+            let to = unsafe { groups.row(rows, row, first..first + each, of) };
+            kernels.quantize_row(out, to);
+        })?;
+        if self.floating {
+            self.floats.copy_from_slice(x);
+        }
+        Ok(())
+    }
+
     fn inputs(&self, reader: &Matrix) -> Inputs<'_> {
         assert_eq!(reader.k(), self.k, "inputs of another length");
         if reader.layout().is_float() {

@@ -164,7 +164,8 @@ impl Step<'_> {
 
         let (layer_kv, shape) = (kv.layer(index), kv.shape());
         let group = shape.group * dim;
-        pool.chunks_with(attended, group, scratch, |task, out, scratch| {
+        inputs.shape(tokens.len(), heads * dim, [&layer.output]);
+        inputs.made(pool, kernels, attended, group, scratch, |task, out, scratch| {
             let (index, head) = (task / kv_heads, task % kv_heads);
             let token = &tokens[index];
             let table = self.batch.row_blocks(&self.batch.rows[token.row]);
@@ -173,8 +174,6 @@ impl Step<'_> {
         })?;
         watch.lap(StepPart::Attention);
 
-        inputs.shape(tokens.len(), heads * dim, [&layer.output]);
-        inputs.fill(pool, kernels, attended)?;
         let parts = [Part { weights: &layer.output, column: 0 }];
         kernels.multiply(pool, &parts, inputs, residual, config.embedding, true, Ahead::NOTHING)?;
         watch.lap(StepPart::Output);
