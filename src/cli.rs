@@ -110,6 +110,9 @@ pub struct BenchArgs {
     /// Weight type of a synthetic model, for all of its matrices; a wrong name lists the types [default: q4_0]
     #[arg(long = "type", value_name = "TYPE", requires = "synthetic")]
     pub weight_type: Option<String>,
+    /// Also print where a step's time goes: products, attention and the rest
+    #[arg(long, conflicts_with = "json")]
+    pub parts: bool,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

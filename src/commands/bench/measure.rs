@@ -6,7 +6,7 @@ use anyhow::ensure;
 
 use crate::batch::{Batch, BlockId, RequestId, Row, RowKind, UserId};
 use crate::launch::BLOCK_SIZE;
-use crate::model::{Llama, ModelError};
+use crate::model::{Llama, ModelError, StepTimes};
 
 /// Users at once, and different numbers of them.
 pub const MAX_USERS: usize = 1024;
@@ -85,13 +85,17 @@ impl Sweep {
 }
 
 /// Times of one number of users.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Point {
     pub users: usize,
     /// Seconds that the prompts of all users take: the median of the runs. None when there was no time for one.
     pub prefill: Option<f64>,
     /// Seconds of each decode step.
     pub steps: Vec<f64>,
+    /// Where the time of all prefill runs went, and how many there were.
+    pub prefill_parts: (StepTimes, usize),
+    /// Where the time of all decode steps went.
+    pub decode_parts: StepTimes,
 }
 
 /// The model being measured.
@@ -118,22 +122,26 @@ impl Bench<'_> {
     /// # Errors
     /// When the model fails.
     pub fn point(&mut self, users: usize) -> Result<Point, ModelError> {
-        let mut point = Point { users, prefill: None, steps: Vec::with_capacity(self.sweep.new_tokens) };
+        let mut point = Point { users, ..Point::default() };
         let mut runs = Vec::new();
+        self.model.clear_times();
         while runs.len() < PREFILL_RUNS && runs.iter().sum::<f64>() < PREFILL_SECONDS {
             let Some(seconds) = self.prefill(users)? else { return Ok(point) };
             runs.push(seconds);
         }
         point.prefill = Some(quantile(&runs, 0.5));
+        point.prefill_parts = (*self.model.times(), runs.len());
         let mut batch = Batch::default();
         // Not counted: the first step of this size grows the model's buffers. It is computed once more below.
         self.decode(users, &mut batch, 0)?;
+        self.model.clear_times();
         for step in 0..self.sweep.new_tokens {
             if (self.stop)() {
                 break;
             }
             point.steps.push(self.decode(users, &mut batch, step)?);
         }
+        point.decode_parts = *self.model.times();
         Ok(point)
     }
 
@@ -253,6 +261,10 @@ mod tests {
         for users in [1, 3] {
             let point = bench.point(users).unwrap();
             assert_eq!((point.users, point.steps.len()), (users, 5));
+            let all: f64 = point.steps.iter().sum();
+            let parts = point.decode_parts.total().as_secs_f64();
+            assert!(parts > 0.5 * all && parts <= all, "the parts are the step: {parts} of {all} s");
+            assert!(point.prefill_parts.1 > 0 && !point.prefill_parts.0.total().is_zero());
             assert!(point.prefill.is_some_and(|seconds| seconds > 0.0) && point.steps.iter().all(|seconds| *seconds > 0.0));
         }
     }
@@ -269,7 +281,7 @@ mod tests {
         let point = Bench { model: &mut model, sweep: &sweep, stop: &stop }.point(2).unwrap();
         assert!(point.prefill.is_some() && (1..50).contains(&point.steps.len()), "{point:?}");
         let point = Bench { model: &mut model, sweep: &sweep, stop: &|| true }.point(2).unwrap();
-        assert_eq!(point, Point { users: 2, prefill: None, steps: Vec::new() });
+        assert_eq!(point, Point { users: 2, ..Point::default() });
     }
 
     #[test]

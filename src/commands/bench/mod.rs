@@ -45,7 +45,7 @@ pub async fn bench(args: BenchArgs, config: Config) -> anyhow::Result<ExitCode> 
                 (Some(shape), _) => Subject::synthetic(&shape, args.weight_type.as_deref())?,
                 (None, choice) => Subject::open(choice.context("no model is named")?)?,
             };
-            measure(&subject, &sweep, &config.engine, args.json, &phase)
+            measure(&subject, &sweep, &config.engine, Show { json: args.json, parts: args.parts }, &phase)
         }
     });
     loop {
@@ -66,12 +66,19 @@ pub async fn bench(args: BenchArgs, config: Config) -> anyhow::Result<ExitCode> 
     }
 }
 
+/// What is printed.
+#[derive(Clone, Copy)]
+struct Show {
+    json: bool,
+    parts: bool,
+}
+
 /// Everything from the memory's speed to the last line.
-fn measure(subject: &Subject, sweep: &Sweep, engine: &EngineConfig, json: bool, phase: &AtomicU8) -> anyhow::Result<()> {
+fn measure(subject: &Subject, sweep: &Sweep, engine: &EngineConfig, show: Show, phase: &AtomicU8) -> anyhow::Result<()> {
     let (threads, kv_type) = (engine.threads, engine.kv_type);
     sweep.check_context(&subject.name(), subject.config().context)?;
     subject.check_memory(sweep, kv_type, machine::available_memory())?;
-    let mut out = Output::new(json);
+    let mut out = Output::new(show);
     out.progress("measuring memory bandwidth");
     let bandwidth = bandwidth::measure(threads)?;
     out.progress(&format!("loading {}", subject.name()));
@@ -84,6 +91,7 @@ fn measure(subject: &Subject, sweep: &Sweep, engine: &EngineConfig, json: bool, 
         memory_bandwidth_gb_per_s: bandwidth / 1e9,
         decode: Vec::new(),
         prefill: Vec::new(),
+        parts: Vec::new(),
     };
     phase.store(MEASURING, Ordering::Relaxed);
     let result = take_points(&mut model, sweep, phase, &mut report, &mut out);
@@ -122,19 +130,19 @@ fn take_points(
 
 /// Standard output for the figures, as they come; standard error for what is being done, if it is a terminal.
 struct Output {
-    json: bool,
+    show: Show,
     style: Style,
     bar: ProgressBar,
 }
 
 impl Output {
-    fn new(json: bool) -> Output {
+    fn new(show: Show) -> Output {
         let terminal = std::io::stderr().is_terminal();
         let target = if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let style = ProgressStyle::with_template("{msg} ...").expect("a valid template");
         // Nothing ticks on its own: that would be a thread beside those that are measured.
         let bar = ProgressBar::with_draw_target(None, target).with_style(style);
-        Output { json, style: Style::of_locale(|name| std::env::var(name).ok()), bar }
+        Output { show, style: Style::of_locale(|name| std::env::var(name).ok()), bar }
     }
 
     fn progress(&self, what: &str) {
@@ -144,7 +152,7 @@ impl Output {
 
     /// A line of the table; none with `--json`.
     fn line(&self, line: impl FnOnce(Style) -> String) -> anyhow::Result<()> {
-        if self.json { Ok(()) } else { self.print(&line(self.style)) }
+        if self.show.json { Ok(()) } else { self.print(&line(self.style)) }
     }
 
     fn print(&self, text: &str) -> anyhow::Result<()> {
@@ -156,10 +164,11 @@ impl Output {
 
     fn end(&self, report: &Report) -> anyhow::Result<()> {
         self.bar.finish_and_clear();
-        if self.json {
+        if self.show.json {
             self.print(&serde_json::to_string(report)?)
         } else {
-            self.print(text::tail(report, self.style).trim_end())
+            let parts = if self.show.parts { text::parts(report) } else { String::new() };
+            self.print(format!("{}{parts}", text::tail(report, self.style)).trim_end())
         }
     }
 }

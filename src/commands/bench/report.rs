@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::measure::{Point, Sweep, quantile};
+use crate::model::StepTimes;
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
@@ -15,6 +16,19 @@ pub struct Report {
     pub memory_bandwidth_gb_per_s: f64,
     pub decode: Vec<Decode>,
     pub prefill: Vec<Prefill>,
+    /// For `--parts` only.
+    #[serde(skip)]
+    pub parts: Vec<Parts>,
+}
+
+/// Where the time of some passes went.
+#[derive(Clone, Debug)]
+pub struct Parts {
+    pub users: usize,
+    /// Prompts; else decode steps.
+    pub prefill: bool,
+    pub times: StepTimes,
+    pub passes: usize,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -75,6 +89,10 @@ impl Report {
             let tokens_per_s = (point.users * sweep.prompt_tokens) as f64 / seconds;
             self.prefill.push(Prefill { users: point.users, prompt_tokens: sweep.prompt_tokens, tokens_per_s });
         }
+        let (times, passes) = point.prefill_parts;
+        let prefill = Parts { users: point.users, prefill: true, times, passes };
+        let decode = Parts { users: point.users, prefill: false, times: point.decode_parts, passes: point.steps.len() };
+        self.parts.extend([prefill, decode].into_iter().filter(|parts| parts.passes > 0));
         if !point.steps.is_empty() {
             self.decode.push(self.decode(sweep, point));
         }
@@ -125,10 +143,11 @@ pub(super) mod tests {
             memory_bandwidth_gb_per_s: 50.0,
             decode: Vec::new(),
             prefill: Vec::new(),
+            parts: Vec::new(),
         };
         for (users, ms) in points {
             let steps = ms.iter().map(|ms| ms / 1e3).collect();
-            report.add(&sweep, &Point { users: *users, prefill: Some(0.064), steps });
+            report.add(&sweep, &Point { users: *users, prefill: Some(0.064), steps, ..Point::default() });
         }
         report
     }
@@ -154,9 +173,9 @@ pub(super) mod tests {
     fn a_point_that_was_stopped_leaves_out_what_was_not_measured() {
         let mut report = report(&[(1, &[1.0])]);
         let sweep = Sweep::new(&[2], 128, 4).unwrap();
-        report.add(&sweep, &Point { users: 2, prefill: None, steps: Vec::new() });
+        report.add(&sweep, &Point { users: 2, ..Point::default() });
         assert_eq!((report.decode.len(), report.prefill.len()), (1, 1));
-        report.add(&sweep, &Point { users: 2, prefill: Some(1.0), steps: vec![1.0] });
+        report.add(&sweep, &Point { users: 2, prefill: Some(1.0), steps: vec![1.0], ..Point::default() });
         assert_eq!((report.decode[1].steps, report.prefill.len()), (1, 2));
     }
 }

@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use super::measure::Sweep;
-use super::report::{Decode, Prefill, Report};
+use super::report::{Decode, Parts, Prefill, Report};
+use crate::model::StepPart;
 use crate::text::printable;
 use crate::ui::format::count;
 
@@ -135,6 +136,20 @@ pub fn tail(report: &Report, style: Style) -> String {
     }
     if report.decode.iter().any(|decode| decode.bandwidth_share > 1.0) {
         _ = writeln!(out, "\nMore than 100 % of memory: the weights, or a part of them, stay in the CPU's caches.");
+    }
+    out
+}
+
+/// Where the time goes: the mean of each part of a step, and of all prompts together.
+pub fn parts(report: &Report) -> String {
+    let mut out = String::from("\nms in each part of a decode step (all layers), and of the prefill of all prompts\n");
+    let head: Vec<String> = StepPart::ALL.iter().map(|part| format!("{:>9}", part.name())).collect();
+    _ = writeln!(out, "{:>5} {:<7} {} {:>9}", "users", "", head.join(" "), "all");
+    for Parts { users, prefill, times, passes } in &report.parts {
+        let each = |time: std::time::Duration| milliseconds(time.as_secs_f64() * 1e3 / *passes as f64);
+        let row: Vec<String> = StepPart::ALL.iter().map(|part| format!("{:>9}", each(times.of(*part)))).collect();
+        let kind = if *prefill { "prefill" } else { "decode" };
+        _ = writeln!(out, "{users:>5} {kind:<7} {} {:>9}", row.join(" "), each(times.total()));
     }
     out
 }

@@ -38,11 +38,11 @@ impl StepPart {
 
     pub fn name(self) -> &'static str {
         match self {
-            StepPart::Begin => "embeddings",
-            StepPart::Qkv => "query, key, value",
-            StepPart::Rotate => "rotate, write KV",
+            StepPart::Begin => "embed",
+            StepPart::Qkv => "q, k, v",
+            StepPart::Rotate => "rotate",
             StepPart::Attention => "attention",
-            StepPart::Output => "attention's output",
+            StepPart::Output => "output",
             StepPart::GateUp => "gate, up",
             StepPart::Down => "down",
             StepPart::Logits => "logits",
@@ -51,7 +51,7 @@ impl StepPart {
 }
 
 /// Time spent in each part, all layers together, since it was last cleared.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepTimes([Duration; StepPart::ALL.len()]);
 
 impl StepTimes {
