@@ -112,6 +112,16 @@ pub fn launch(choice: &Choice, config: &EngineConfig, default_seats: usize, pace
         threads: loaded.threads,
         kv_bytes_per_token: loaded.kv_bytes_per_token,
     };
+    tracing::info!(
+        model = info.title,
+        types = info.types,
+        kernels = info.kernels,
+        threads = info.threads,
+        num_blocks,
+        ?limits,
+        ?pace,
+        "engine starts"
+    );
     let options = EngineOptions { limits, num_blocks, block_size: BLOCK_SIZE, pace, model: info };
     Ok(engine::start(loaded.model, Arc::new(text), options)?)
 }

@@ -3,12 +3,12 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use serde::Serialize;
 
 use super::fetch_with_bar;
 use crate::cli::ModelsCommand;
-use crate::hub::{self, NANO, NANO_BYTES, Published, SMOLLM2};
+use crate::hub::{self, NANO, NANO_BYTES, NANO_SHA256, Published, SMOLLM2};
 
 pub async fn models(command: ModelsCommand) -> anyhow::Result<ExitCode> {
     match command {
@@ -91,7 +91,8 @@ fn list(json: bool) -> anyhow::Result<()> {
 
 fn verify(name: &str, file: Option<std::path::PathBuf>) -> anyhow::Result<()> {
     if name == NANO && file.is_none() {
-        say("nano is inside the program: it was checked when the program was built")?;
+        ensure!(hub::sha256(NANO_BYTES) == NANO_SHA256, "nano, inside the program, is damaged: install the program again");
+        say("nano, inside the program: size and sha256 are right")?;
         return Ok(());
     }
     if name == NANO {

@@ -32,6 +32,7 @@ pub(super) struct Records {
 
 impl Records {
     pub fn note(&mut self, step: u64, kind: NoteKind) {
+        tracing::info!(step, "{kind:?}");
         push_bounded(&mut self.notes, Note { step, kind }, NOTES);
     }
 

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 /// The name of the model inside the binary.
 pub const NANO: &str = "nano";
 
+/// The sum of the model inside the program.
+pub const NANO_SHA256: &str = "11290f11ab99c03956e3b0c78d334a4eb452fc0010ae0aca1fd9d2b3643eb934";
 /// The model that is always there (MIT OR Apache-2.0, our own).
 pub static NANO_BYTES: &[u8] = include_bytes!("../../assets/batchroom-nano.gguf");
 

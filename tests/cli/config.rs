@@ -88,7 +88,11 @@ fn the_log_goes_to_its_file_only() {
     let home = Home::new();
     let args = greedy(&["--max-tokens", "4", "--log", "batchroom.log", "Say hello."]);
     home.run(&args).ok();
-    assert!(home.path().join("batchroom.log").is_file());
+    let log = std::fs::read_to_string(home.path().join("batchroom.log")).expect("a log");
+    for words in ["engine starts", "Admitted", "Finished"] {
+        assert!(log.contains(words), "no {words} in\n{log}");
+    }
+    assert!(!log.contains("hello"), "what people write is not in the log:\n{log}");
     let nowhere = home.run(&greedy(&["--log", "no/such/folder", "Say hello."]));
     nowhere.refused(&["cannot write the log to no/such/folder"]);
 }

@@ -11,7 +11,8 @@ fn opens_on_nano_without_network_or_question() {
         terminal.expect(text);
     }
     terminal.expect_times("Type below, then Enter.", 4);
-    terminal.absent("?  y");
+    terminal.settle(Duration::from_millis(200));
+    terminal.absent("y or Ctrl-C");
 }
 
 #[test]
