@@ -25,7 +25,7 @@ pub struct Cli {
 const EXAMPLES: &str = "Examples:
   batchroom                                the room, with four panes
   batchroom --model smollm2 --panes 6      six people on SmolLM2
-  batchroom --kv-memory 300KiB             little memory: watch preemption
+  batchroom --kv-memory 600KiB --max-tokens 200   little memory: watch preemption
   batchroom ask \"Why is the sky blue?\"     one answer to standard output
   batchroom bench                          users against tokens per second, on this machine";
 
@@ -55,7 +55,7 @@ const ASK_EXAMPLES: &str = "Examples:
 A line of questions.jsonl has a prompt, messages or token ids; all else is optional:
   {\"id\": \"a\", \"prompt\": \"1 + 1 = ?\", \"max_tokens\": 8, \"temperature\": 0, \"seed\": 1, \"system\": \"Be short.\"}
   {\"id\": \"b\", \"messages\": [{\"role\": \"user\", \"content\": \"Say hello.\"}]}
-  {\"id\": \"c\", \"prompt_ids\": [1, 4093, 198], \"ignore_eos\": true}";
+  {\"id\": \"c\", \"prompt_ids\": [1, 403, 198], \"ignore_eos\": true}";
 
 #[derive(Debug, clap::Args)]
 pub struct AskArgs {

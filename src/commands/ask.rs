@@ -191,8 +191,8 @@ fn take(answer: &mut Answer, event: Option<Event>, engine: &EngineHandle, out: &
             answer.text.push_str(&end.text);
             out.write(&end.text);
             answer.finish_reason = end.reason.as_str();
-            answer.ttft_ms = end.ttft.map(|ttft| ttft.as_secs_f64() * 1e3);
-            answer.tokens_per_s = end.tokens_per_s;
+            answer.ttft_ms = end.ttft.map(|ttft| rounded(ttft.as_secs_f64() * 1e3));
+            answer.tokens_per_s = end.tokens_per_s.map(rounded);
             match end.reason {
                 FinishReason::Failed => answer.error = end.message,
                 _ => answer.note = end.message,
@@ -241,4 +241,9 @@ impl Stream {
             self.write("\n");
         }
     }
+}
+
+/// To three decimals: what lies beyond was not measured.
+fn rounded(value: f64) -> f64 {
+    (value * 1e3).round() / 1e3
 }

@@ -69,6 +69,7 @@ impl Live {
 
     pub fn preempted(&mut self, step: u64, by: Option<UserId>) {
         self.preemptions += 1;
+        self.times.preempted();
         // Preemptions are not counted beforehand: they never take the room of a token.
         let still_to_come = self.sampling.max_tokens.saturating_sub(self.generated) + 2;
         if self.events.capacity() > still_to_come {

