@@ -18,7 +18,7 @@ fn main() -> ExitCode {
             // Said already, where it was stopped.
             Some(FetchError::Stopped { code }) => ExitCode::from(*code),
             _ => {
-                eprintln!("batchroom: {}", fault::words(&error));
+                commands::complain(format_args!("{}", fault::words(&error)));
                 ExitCode::FAILURE
             }
         },

@@ -11,7 +11,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 
 use super::prompts::{self, Body, Job};
-use super::{INTERRUPTED, choose};
+use super::{INTERRUPTED, asked_to_end, choose, complain};
 use crate::batch::UserId;
 use crate::cli::AskArgs;
 use crate::config::Config;
@@ -49,13 +49,13 @@ pub async fn ask(args: AskArgs, config: Config) -> anyhow::Result<ExitCode> {
     engine_config.max_num_seqs = Some(seats);
     // Before the first step all of them wait.
     engine_config.max_waiting = engine_config.max_waiting.max(seats * 2);
-    let (stop, mut stopping) = watch::channel(false);
-    tokio::task::spawn_local(stop_on_ctrl_c(stop));
+    let (stop, mut stopping) = watch::channel(None);
+    tokio::task::spawn_local(stop_when_asked(stop));
     let launching = tokio::task::spawn_blocking(move || launch(&choice, &engine_config, SEATS, Pace::Full));
     let engine = tokio::select! {
         engine = launching => engine??,
         // There is nothing yet to end cleanly, and a thread that loads cannot be called back.
-        Ok(()) = stopping.changed() => std::process::exit(INTERRUPTED.into()),
+        Ok(()) = stopping.changed() => std::process::exit((*stopping.borrow()).unwrap_or(INTERRUPTED).into()),
     };
     let alone = jobs.len() == 1 && !args.json;
     let places = Rc::new(Semaphore::new(seats * 2));
@@ -67,7 +67,7 @@ pub async fn ask(args: AskArgs, config: Config) -> anyhow::Result<ExitCode> {
             let prompt = job.body.clone();
             let task = tokio::task::spawn_local(async move {
                 let _place = places.acquire().await.ok()?;
-                if *stopping.borrow() {
+                if stopping.borrow().is_some() {
                     return None;
                 }
                 Some(answer(engine, UserId(at as u32), job, stopping, alone).await)
@@ -80,23 +80,18 @@ pub async fn ask(args: AskArgs, config: Config) -> anyhow::Result<ExitCode> {
         result => result?,
     };
     engine.shutdown(Duration::ZERO);
-    Ok(if *stopping.borrow() {
-        ExitCode::from(INTERRUPTED)
-    } else if failed {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
+    let stopped = *stopping.borrow();
+    Ok(match stopped {
+        Some(code) => ExitCode::from(code),
+        None if failed => ExitCode::FAILURE,
+        None => ExitCode::SUCCESS,
     })
 }
 
-/// The first Ctrl-C ends the answers where they are; the second ends the program.
-async fn stop_on_ctrl_c(stop: watch::Sender<bool>) {
-    if tokio::signal::ctrl_c().await.is_ok() {
-        stop.send_replace(true);
-    }
-    if tokio::signal::ctrl_c().await.is_ok() {
-        std::process::exit(INTERRUPTED.into());
-    }
+/// The first signal ends the answers where they are; the second ends the program.
+async fn stop_when_asked(stop: watch::Sender<Option<u8>>) {
+    stop.send_replace(Some(asked_to_end().await));
+    std::process::exit(asked_to_end().await.into());
 }
 
 /// Prints each answer when its turn comes. Says whether any failed.
@@ -110,7 +105,7 @@ async fn print(answers: Vec<(Body, JoinHandle<Option<Answer>>)>, json: bool, alo
             // Stopped before its turn.
             Ok(None) => continue,
             Err(fault) => {
-                eprintln!("batchroom: an answer was lost: {fault}");
+                complain(format_args!("an answer was lost: {fault}"));
                 failed = true;
                 continue;
             }
@@ -119,7 +114,8 @@ async fn print(answers: Vec<(Body, JoinHandle<Option<Answer>>)>, json: bool, alo
             failed = true;
         }
         if let Some(what) = answer.error.as_ref().or(answer.note.as_ref()).filter(|_| !json) {
-            eprintln!("batchroom: {}{what}", if many { format!("prompt {}: ", answer.id) } else { String::new() });
+            let of = if many { format!("prompt {}: ", answer.id) } else { String::new() };
+            complain(format_args!("{of}{what}"));
         }
         let mut out = std::io::stdout().lock();
         if json {
@@ -143,7 +139,13 @@ fn heading(prompt: &Body) -> String {
     if line.chars().count() > 72 { line.chars().take(71).chain(['…']).collect() } else { line }
 }
 
-async fn answer(engine: EngineHandle, user: UserId, job: Job, mut stopping: watch::Receiver<bool>, streams: bool) -> Answer {
+async fn answer(
+    engine: EngineHandle,
+    user: UserId,
+    job: Job,
+    mut stopping: watch::Receiver<Option<u8>>,
+    streams: bool,
+) -> Answer {
     let (id, mut events) = match &job.body {
         Body::Messages(messages) => engine.chat(user, messages, job.sampling.clone()),
         Body::Ids(ids) => engine.submit(user, ids.clone(), job.sampling.clone()),

@@ -5,7 +5,7 @@ mod bench;
 mod models;
 mod prompts;
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -13,8 +13,9 @@ use anyhow::Context;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::sync::watch;
 
-use crate::hub::{self, Choice, Progress, Published};
+use crate::hub::{self, Choice, Progress, Published, SMOLLM2};
 use crate::launch::default_choice;
+use crate::text::printable;
 
 pub use ask::ask;
 pub use bench::bench;
@@ -23,11 +24,31 @@ pub use models::models;
 /// A command ended because the person pressed Ctrl-C: 128 + SIGINT, as shells say it.
 pub const INTERRUPTED: u8 = 130;
 
+/// A line on standard error. Where nobody can read it, there is nobody to tell.
+pub fn complain(what: std::fmt::Arguments<'_>) {
+    let line = format!("batchroom: {}\n", printable(&what.to_string()));
+    let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
+/// The default model. A damaged file that nobody named gives way to nano, and that is said.
+fn whole_default() -> Choice {
+    let choice = default_choice();
+    let fault = match &choice {
+        Choice::Published(model) => {
+            hub::cached(model).and_then(|path| hub::verify(model, &path, |_| ()).err()).map(|e| e.to_string())
+        }
+        _ => hub::damaged(&SMOLLM2).map(|bytes| format!("the cached {} has {bytes} bytes of {}", SMOLLM2.name, SMOLLM2.bytes)),
+    };
+    let Some(fault) = fault else { return choice };
+    complain(format_args!("{fault}: nano answers; `batchroom models pull {}` fetches it again", SMOLLM2.name));
+    Choice::Nano
+}
+
 /// The model that was asked for, or the default; fetched if need be, with a progress bar on standard error.
 async fn choose(model: Option<&str>) -> anyhow::Result<Choice> {
-    let choice = model.map(Choice::parse).transpose()?.unwrap_or_else(default_choice);
+    let choice = model.map(Choice::parse).transpose()?.unwrap_or_else(whole_default);
     if model.is_none() && std::io::stderr().is_terminal() {
-        eprintln!("batchroom: {} answers (--model names another)", choice.name());
+        complain(format_args!("{} answers (--model names another)", choice.name()));
     }
     if let Choice::Published(model) = &choice {
         fetch_with_bar(model).await?;
@@ -39,7 +60,7 @@ async fn choose(model: Option<&str>) -> anyhow::Result<Choice> {
 async fn fetch_with_bar(model: &'static Published) -> anyhow::Result<std::path::PathBuf> {
     let there = hub::cached(model).is_some_and(|path| hub::verify(model, &path, |_| ()).is_ok());
     if !there && !std::io::stderr().is_terminal() {
-        eprintln!("batchroom: fetching {} ({:.1} MB)", model.title, model.bytes as f64 / 1e6);
+        complain(format_args!("fetching {} ({:.1} MB)", model.title, model.bytes as f64 / 1e6));
     }
     let (sender, mut progress) = watch::channel(Progress::default());
     let bar = progress_bar();
@@ -56,7 +77,7 @@ async fn fetch_with_bar(model: &'static Published) -> anyhow::Result<std::path::
         () = draw => unreachable!("drawing goes on until the fetch ends"),
         code = asked_to_end() => {
             bar.finish_and_clear();
-            eprintln!("batchroom: the fetch of {} was stopped", model.name);
+            complain(format_args!("the fetch of {} was stopped", model.name));
             Err(hub::FetchError::Stopped { code })
         }
     };

@@ -23,7 +23,10 @@ const PLAIN: &str = "{% for message in messages %}{{ message.role | capitalize +
 /// Instructions that a template may use: some fifty times what a long conversation needs.
 const FUEL: u64 = 2_000_000;
 /// Bytes of template source accepted; the longest in use are about 20 KB.
-const MAX_SOURCE: usize = 256 * 1024;
+const MAX_SOURCE: usize = 64 * 1024;
+/// Stack for the parser, which goes one call deeper with each link of a chain (`a-b-c…`): a source of nothing but links fits.
+/// Memory is taken only where it is used.
+const PARSER_STACK: usize = 512 << 20;
 
 /// A template that cannot be used, or that refuses a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -35,6 +38,21 @@ pub enum TemplateError {
     /// The template's own `raise_exception`, a type error, or the bound on work.
     #[error("the model's chat template refuses this conversation: {0}")]
     Render(String),
+}
+
+/// An environment with the template in it, under the name `chat`.
+fn parse(text: &str) -> Result<Environment<'static>, TemplateError> {
+    let mut environment = Environment::new();
+    // As transformers sets Jinja up.
+    let syntax = minijinja::syntax::SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
+    environment.set_syntax(syntax.map_err(|error| TemplateError::Syntax(error.to_string()))?);
+    environment.set_fuel(Some(FUEL));
+    environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    environment.add_function("raise_exception", |message: String| -> Result<String, minijinja::Error> {
+        Err(minijinja::Error::new(ErrorKind::InvalidOperation, message))
+    });
+    environment.add_template_owned("chat", text.to_owned()).map_err(|error| TemplateError::Syntax(format!("{error:#}")))?;
+    Ok(environment)
 }
 
 /// A parsed chat template.
@@ -57,16 +75,13 @@ impl ChatTemplate {
         if text.len() > MAX_SOURCE {
             return Err(TemplateError::TooLong(text.len()));
         }
-        let mut environment = Environment::new();
-        // As transformers sets Jinja up.
-        let syntax = minijinja::syntax::SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
-        environment.set_syntax(syntax.map_err(|error| TemplateError::Syntax(error.to_string()))?);
-        environment.set_fuel(Some(FUEL));
-        environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
-        environment.add_function("raise_exception", |message: String| -> Result<String, minijinja::Error> {
-            Err(minijinja::Error::new(ErrorKind::InvalidOperation, message))
-        });
-        environment.add_template_owned("chat", text.to_owned()).map_err(|error| TemplateError::Syntax(format!("{error:#}")))?;
+        let parse = || parse(text);
+        let environment = std::thread::scope(|scope| {
+            let parser = std::thread::Builder::new().name("template".into()).stack_size(PARSER_STACK).spawn_scoped(scope, parse);
+            let failed = |why: String| TemplateError::Syntax(why);
+            let parser = parser.map_err(|error| failed(format!("no thread to parse it in ({error})")))?;
+            parser.join().unwrap_or_else(|_| Err(failed("the parser failed".into())))
+        })?;
         Ok(ChatTemplate { environment, source, bos: bos.to_owned(), eos: eos.to_owned() })
     }
 
@@ -115,6 +130,16 @@ mod tests {
 
     #[test]
     fn broken_and_endless_templates_are_errors() {
+        // Chains longer than any in use, which a parser follows one call deeper with each link.
+        for (link, count) in [("-", 60_000), ("not ", 16_000), ("1+", 10_000), ("1~", 10_000), ("1 if x else ", 2_000)] {
+            let _ = ChatTemplate::new(Some(&format!("{{{{ {}1 }}}}", link.repeat(count))), false, "", "");
+        }
+        for link in [".b", "[0]", "|abs", "()"] {
+            let chain = format!("{{{{ a{} }}}}", link.repeat(10_000));
+            if let Ok(template) = ChatTemplate::new(Some(&chain), false, "", "") {
+                assert!(template.render(&[]).is_err(), "{link}");
+            }
+        }
         assert!(matches!(ChatTemplate::new(Some("{% for"), false, "", ""), Err(TemplateError::Syntax(_))));
         let endless = "{% for a in range(99999) %}{% for b in range(99999) %}x{% endfor %}{% endfor %}";
         let endless = ChatTemplate::new(Some(endless), false, "", "").unwrap();

@@ -1,7 +1,7 @@
 //! The multi-line editor under each chat pane: graphemes, soft wrap, history, undo.
 
 use unicode_normalization::UnicodeNormalization;
-use unicode_segmentation::UnicodeSegmentation;
+use unicode_segmentation::{GraphemeCursor, UnicodeSegmentation};
 
 use super::text::{self, Wrap};
 
@@ -115,17 +115,18 @@ impl Editor {
         self.settle();
     }
 
-    /// Puts the cursor on a grapheme border.
+    /// Puts the cursor on a grapheme border: on this one, or the next. Looks only at what is around it: a draft may be long,
+    /// and every key comes here.
     fn settle(&mut self) {
-        self.cursor = self.cursor.min(self.text.len());
-        let mut border = 0;
-        for (at, grapheme) in self.text.grapheme_indices(true) {
-            if at >= self.cursor {
-                break;
-            }
-            border = at + grapheme.len();
+        let len = self.text.len();
+        let mut at = self.cursor.min(len);
+        while !self.text.is_char_boundary(at) {
+            at += 1;
         }
-        self.cursor = border;
+        let mut place = GraphemeCursor::new(at, len, true);
+        // With all of the text given, neither ever asks for more.
+        let on = place.is_boundary(&self.text, 0).unwrap_or(true);
+        self.cursor = if on { at } else { place.next_boundary(&self.text, 0).ok().flatten().unwrap_or(len) };
     }
 
     fn remember(&mut self, change: Change) {

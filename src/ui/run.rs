@@ -36,7 +36,7 @@ const PASTE_GAP: Duration = Duration::from_millis(15);
 /// Exit code of a program whose terminal went away: 128 + SIGHUP, as shells say it.
 const HUNG_UP: u8 = 128 + 1;
 /// Input events taken in one turn at most, so that drawing gets its turn.
-const TURN: usize = 4096;
+const TURN: usize = 512;
 
 /// Opens the screen on an engine and stays until the person leaves.
 pub async fn run(engine: EngineHandle, services: Arc<dyn Services>, options: Options, seed: u64) -> anyhow::Result<ExitCode> {

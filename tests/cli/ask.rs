@@ -259,21 +259,32 @@ fn what_cannot_be_answered_says_the_numbers() {
 }
 
 #[test]
-fn an_interrupt_leaves_what_there_is() {
+fn a_signal_leaves_what_there_is() {
     let home = Home::new();
     let args = greedy(&["--max-tokens", "900", "--ignore-eos", "Tell me a long story about a dog and a cat."]);
-    let mut child = home.command(&args).spawn().expect("the program starts");
-    let mut out = BufReader::new(child.stdout.take().expect("piped"));
-    // It has begun.
-    let mut begun = [0; 32];
-    out.read_exact(&mut begun).expect("an answer");
-    // SAFETY: a plain system call on our own child.
-    assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
-    let mut rest = String::new();
-    out.read_to_string(&mut rest).expect("UTF-8");
-    assert!(rest.ends_with('\n'), "the last line is ended: {rest:?}");
-    let output = child.wait_with_output().expect("the program ends");
-    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(130), &b""[..]));
+    for (signal, code) in [(libc::SIGINT, 130), (libc::SIGTERM, 143), (libc::SIGHUP, 129)] {
+        let mut child = home.command(&args).spawn().expect("the program starts");
+        let mut out = BufReader::new(child.stdout.take().expect("piped"));
+        // It has begun.
+        let mut begun = [0; 32];
+        out.read_exact(&mut begun).expect("an answer");
+        // SAFETY: a plain system call on our own child.
+        assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
+        let mut rest = String::new();
+        out.read_to_string(&mut rest).expect("UTF-8");
+        assert!(rest.ends_with('\n'), "the last line is ended: {rest:?}");
+        let output = child.wait_with_output().expect("the program ends");
+        assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(code), &b""[..]));
+    }
+}
+
+#[test]
+fn standard_error_that_nobody_can_read_is_no_fault() {
+    let home = Home::new();
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
+    let run = |args: &[&str]| home.command(args).stderr(full()).status().expect("the program starts").code();
+    assert_eq!(run(&greedy(&["--max-tokens", "2", "Say hello."])), Some(0));
+    assert_eq!(run(&["ask", "--model", "no/such/file", "Say hello."]), Some(1));
 }
 
 #[test]

@@ -97,10 +97,17 @@ fn a_damaged_file_in_the_cache_is_said() {
     // The right size, and nothing in it.
     file.set_len(98_362_432).expect("a file");
     home.run(&["models", "verify", "smollm2"]).refused(&["sha256", "models pull smollm2"]);
-    // Fetching it again is tried, and there is no way.
-    let output = home.command(&["ask", "Say hello."]).env("PATH", home.path()).output().expect("the program starts");
+    // Nobody named it: nano answers, and why is said. Nothing is fetched unasked.
+    let ended = home.run(&["ask", "--max-tokens", "2", "Say hello."]);
+    assert!(ended.status == Some(0) && ended.err.contains("sha256") && ended.err.contains("nano answers"), "{ended:?}");
+    file.set_len(1000).expect("a file");
+    let ended = home.run(&["ask", "--max-tokens", "2", "Say hello."]);
+    assert!(ended.status == Some(0) && ended.err.contains("1000 bytes") && ended.err.contains("nano answers"), "{ended:?}");
+    // Asked for, it is fetched again, if there is a way.
+    let asked = ["ask", "--model", "smollm2", "Say hello."];
+    let output = home.command(&asked).env("PATH", home.path()).output().expect("the program starts");
     let ended = Ended::of(output);
-    assert!(ended.status == Some(1) && ended.err.contains("cache: ") && ended.err.contains("sha256"), "{ended:?}");
+    assert!(ended.status == Some(1) && ended.err.contains("cache: ") && ended.err.contains("1000 bytes"), "{ended:?}");
 }
 
 #[test]

@@ -13,9 +13,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use anyhow::{Context, ensure};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use tokio::signal::unix::{SignalKind, signal};
 
-use super::{INTERRUPTED, choose};
+use super::{INTERRUPTED, asked_to_end, choose};
 use crate::cli::BenchArgs;
 use crate::config::{Config, DeviceChoice, EngineConfig};
 use crate::machine;
@@ -36,7 +35,7 @@ pub async fn bench(args: BenchArgs, config: Config) -> anyhow::Result<ExitCode> 
         Some(_) => None,
         None => Some(choose(config.model.as_deref()).await?),
     };
-    let mut interrupts = signal(SignalKind::interrupt()).context("Ctrl-C cannot be listened for")?;
+    let mut code = INTERRUPTED;
     let phase = Arc::new(AtomicU8::new(LOADING));
     let mut run = tokio::task::spawn_blocking({
         let phase = Arc::clone(&phase);
@@ -53,13 +52,14 @@ pub async fn bench(args: BenchArgs, config: Config) -> anyhow::Result<ExitCode> 
             outcome = &mut run => {
                 outcome??;
                 let stopped = phase.load(Ordering::Relaxed) == STOPPING;
-                return Ok(if stopped { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS });
+                return Ok(if stopped { ExitCode::from(code) } else { ExitCode::SUCCESS });
             }
             // While loading there is nothing to show, and the second one does not wait for the forward pass.
-            _ = interrupts.recv() => {
+            asked_by = asked_to_end() => {
+                code = asked_by;
                 let asked = phase.compare_exchange(MEASURING, STOPPING, Ordering::Relaxed, Ordering::Relaxed);
                 if asked.is_err() {
-                    std::process::exit(INTERRUPTED.into());
+                    std::process::exit(code.into());
                 }
             }
         }
