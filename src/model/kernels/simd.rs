@@ -14,6 +14,8 @@ use super::vector::{LANES, Lanes};
 pub(super) trait Simd: Copy {
     /// Rows of activations that a float tile can hold in registers.
     const FLOAT_TILE: usize;
+    /// Sums of attention that go on abreast at most.
+    const SUMS: usize;
     unsafe fn splat(value: f32) -> Self;
     unsafe fn load(from: *const f32) -> Self;
     unsafe fn load_f16(from: *const u16) -> Self;
@@ -35,6 +37,7 @@ pub(super) struct Plain(Lanes);
 // SAFETY of the methods: reads and writes stay inside the 16 values that the caller vouches for.
 impl Simd for Plain {
     const FLOAT_TILE: usize = 4;
+    const SUMS: usize = 16;
 
     #[inline(always)]
     unsafe fn splat(value: f32) -> Self {
@@ -96,6 +99,7 @@ pub(super) mod x86 {
     // SAFETY of the methods: the trait's contract is the intrinsics' one.
     impl Simd for Avx2 {
         const FLOAT_TILE: usize = 3;
+        const SUMS: usize = 16;
 
         #[inline(always)]
         unsafe fn splat(value: f32) -> Self {
@@ -162,6 +166,7 @@ pub(super) mod x86 {
     // SAFETY of the methods: the trait's contract is the intrinsics' one.
     impl Simd for Avx512 {
         const FLOAT_TILE: usize = 8;
+        const SUMS: usize = 16;
 
         #[inline(always)]
         unsafe fn splat(value: f32) -> Self {
@@ -261,6 +266,7 @@ pub(super) mod arm {
     // SAFETY of the methods: the trait's contract is the intrinsics' one.
     impl Simd for Neon {
         const FLOAT_TILE: usize = 2;
+        const SUMS: usize = 6;
 
         #[inline(always)]
         unsafe fn splat(value: f32) -> Self {
