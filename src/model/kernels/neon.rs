@@ -68,7 +68,7 @@ impl Tile<'_> {
             for line in 0..bytes.div_ceil(64) {
                 let at = at.wrapping_add(self.ahead + line * 64);
                 // SAFETY: a prefetch reads nothing that the program sees; any address will do.
-                unsafe { asm!("prfm pldl2keep, [{at}]", at = in(reg) at, options(nomem, nostack, preserves_flags)) };
+                unsafe { asm!("prfm pldl2keep, [{at}]", at = in(reg) at.addr(), options(nomem, nostack, preserves_flags)) };
             }
         }
         self.job.walk.ask();

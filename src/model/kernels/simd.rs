@@ -233,7 +233,7 @@ pub(super) mod arm {
     #[inline(always)]
     pub(in super::super) fn prefetch(at: *const u8) {
         // SAFETY: a prefetch reads nothing that the program sees; any address will do.
-        unsafe { asm!("prfm pldl1keep, [{at}]", at = in(reg) at, options(nomem, nostack, preserves_flags)) }
+        unsafe { asm!("prfm pldl1keep, [{at}]", at = in(reg) at.addr(), options(nomem, nostack, preserves_flags)) }
     }
 
     /// Eight halves as floats. The intrinsics for halves came after the oldest compiler that will do here.
