@@ -89,8 +89,9 @@ What the figures are:
   memory     that GB/s as a share of the memory bandwidth measured at the start
   prefill    prompt tokens of all users / the time of their forward passes (of 512 tokens at most)
 
-Ctrl-C ends it with what has been measured so far, exit status 130. BATCHROOM_KERNELS=portable|avx2|avx-vnni|avx512
-chooses kernels. Of the options of model and engine, --model, --threads and --kv-type matter here.";
+Ctrl-C ends it with what has been measured so far, exit status 130. BATCHROOM_KERNELS names kernels
+(portable, neon, avx2, avx-vnni, avx512). Of the options of model and engine, --model, --threads and
+--kv-type matter here.";
 
 #[derive(Debug, clap::Args)]
 pub struct BenchArgs {

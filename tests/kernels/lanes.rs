@@ -149,6 +149,23 @@ fn halves_are_rounded_as_ieee_says_and_never_infinite() {
     }
 }
 
+#[test]
+fn floats_on_and_beside_every_half_and_every_middle_are_rounded_as_ieee_says() {
+    let finite = (0..0x7c00u16).map(|bits| half::f16::from_bits(bits).to_f32());
+    let floats = finite.clone().zip(finite.skip(1)).flat_map(|(low, high)| {
+        let middle = f32::midpoint(low, high);
+        [low.to_bits(), middle.to_bits() - 1, middle.to_bits(), middle.to_bits() + 1].map(f32::from_bits)
+    });
+    let x: Vec<f32> = floats.flat_map(|x| [x, -x]).collect();
+    let expected: Vec<u16> = x.iter().map(|x| half::f16::from_f32(*x).to_bits()).collect();
+    for kind in families() {
+        let mut out = vec![0; x.len()];
+        kernels(kind).to_halves(&x, &mut out);
+        let wrong = out.iter().zip(&expected).position(|(out, expected)| out != expected);
+        assert_eq!(wrong.map(|at| (x[at], out[at], expected[at])), None, "{kind}");
+    }
+}
+
 /// Random keys and values of one sequence in shuffled blocks; unused slots hold rubbish.
 struct Pages {
     cache: KvCache,

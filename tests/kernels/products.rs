@@ -210,6 +210,23 @@ fn products_are_right() {
 }
 
 #[test]
+fn every_weight_of_sixteen_bits_is_read_exactly() {
+    let all: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
+    let of_half = |bits: u16| half::f16::from_bits(bits).to_f32();
+    let of_brain = |bits: u16| half::bf16::from_bits(bits).to_f32();
+    for (ggml_type, read) in [(GgmlType::F16, of_half as fn(u16) -> f32), (GgmlType::BF16, of_brain)] {
+        let matrix = Matrix::new(ggml_type, 1 << 16, 1, &all).unwrap();
+        // What is added to zero is plus zero when it is minus zero, and any NaN is one NaN here.
+        let exact = |bits| read(bits) + 0.0;
+        let expected: Vec<u32> = (0..=u16::MAX).map(exact).map(|x| if x.is_nan() { u32::MAX } else { x.to_bits() }).collect();
+        for kind in families() {
+            let found = product(kind, 1, &matrix, &[1.0], false);
+            assert_eq!(found[3..][..1 << 16], expected, "{kind}, {ggml_type}");
+        }
+    }
+}
+
+#[test]
 fn matrices_of_impossible_size_are_refused() {
     for (ggml_type, rows, k, bytes) in [
         (GgmlType::Q4_0, 1, 33, 18),

@@ -64,6 +64,7 @@ impl ActGroup {
     }
 
     /// Inputs `2 * pair` and `2 * pair + 1` in one integer, for a broadcast.
+    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(super) fn pair(&self, pair: usize) -> i32 {
         let [low, high] = self.codes.as_chunks::<2>().0[pair];

@@ -162,10 +162,11 @@ unsafe fn attend_pages<V: Simd, N: KvNumber>(
     // SAFETY: the features are the caller's; slices are cut to what is read.
     unsafe {
         let tiles = stride / LANES;
+        let pairs = 2 * shape.group.min(4) <= V::SUMS;
         let mut tile = 0;
         while tile < tiles {
-            let next = tile_at((tile + 2).min(tiles - 1));
-            if tile + 1 < tiles {
+            let next = tile_at((tile + if pairs { 2 } else { 1 }).min(tiles - 1));
+            if pairs && tile + 1 < tiles {
                 score_heads::<V, N, 2>(shape, [tile_at(tile), tile_at(tile + 1)], next, queries, scores, stride, tile);
                 tile += 2;
             } else {
@@ -280,7 +281,8 @@ fn softmax(scores: &mut [f32], count: usize) {
     }
 }
 
-/// The weighted sums of values, for all heads of the group: up to four heads by four vectors at a time.
+/// The weighted sums of values, for all heads of the group: up to four heads by four vectors at a time, as many as the
+/// family has registers for.
 ///
 /// # Safety
 /// The family's CPU features are there and enabled in the caller.
@@ -305,7 +307,7 @@ unsafe fn weigh_heads<V: Simd, N: KvNumber>(
         let sums = &mut sums[first * shape.value_stride()..][..heads * shape.value_stride()];
         let mut vector = 0;
         while vector < vectors {
-            let wide = match vectors - vector {
+            let wide = match (vectors - vector).min(V::SUMS / heads) {
                 4.. => 4,
                 2..4 => 2,
                 _ => 1,

@@ -1,8 +1,8 @@
 //! Weights repacked for the vector units of this CPU, and the arithmetic on them.
 //!
-//! Four families of kernels (AVX-512 with VNNI, AVX2 with and without VNNI, plain Rust) are chosen at run time and give the same bits:
-//! products of quantized weights add up in integers, and floats are fused and added in one written order,
-//! 16 lanes at a time, whatever the width of the registers, the number of rows or of threads.
+//! Five families of kernels (AVX-512 with VNNI, AVX2 with and without VNNI, NEON, plain Rust) are chosen at run time and
+//! give the same bits: products of quantized weights add up in integers, and floats are fused and added in one written
+//! order, 16 lanes at a time, whatever the width of the registers, the number of rows or of threads.
 
 // Loops over lanes read best with the lane's number.
 #![allow(clippy::needless_range_loop)]
@@ -19,6 +19,8 @@ mod kv;
 mod layout;
 mod matmul;
 mod matrix;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod panels;
 mod reading;
 mod repack;
@@ -54,19 +56,23 @@ pub enum KernelKind {
     AvxVnni,
     /// AVX2, FMA and F16C.
     Avx2,
+    /// What every 64-bit Arm CPU has.
+    Neon,
     /// Plain Rust, for any machine.
     Portable,
 }
 
 impl KernelKind {
     /// Fastest first.
-    pub const ALL: [KernelKind; 4] = [KernelKind::Avx512Vnni, KernelKind::AvxVnni, KernelKind::Avx2, KernelKind::Portable];
+    pub const ALL: [KernelKind; 5] =
+        [KernelKind::Avx512Vnni, KernelKind::AvxVnni, KernelKind::Avx2, KernelKind::Neon, KernelKind::Portable];
 
     pub fn name(self) -> &'static str {
         match self {
             KernelKind::Avx512Vnni => "avx512-vnni",
             KernelKind::AvxVnni => "avx-vnni",
             KernelKind::Avx2 => "avx2",
+            KernelKind::Neon => "neon",
             KernelKind::Portable => "portable",
         }
     }
@@ -87,7 +93,9 @@ impl KernelKind {
                     && is_x86_feature_detected!("avx512vl")
                     && is_x86_feature_detected!("avx512vnni")
             }
-            #[cfg(not(target_arch = "x86_64"))]
+            // Words in memory are taken for vectors as they are: of the first byte lowest.
+            #[cfg(target_arch = "aarch64")]
+            KernelKind::Neon => cfg!(target_endian = "little") && std::arch::is_aarch64_feature_detected!("neon"),
             _ => false,
         }
     }
@@ -108,7 +116,7 @@ impl fmt::Display for KernelKind {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KernelError {
     #[error(
-        "there are no kernels named \"{0}\": choose one of avx512, avx-vnni, avx2, portable, or leave the choice to the program"
+        "there are no kernels named \"{0}\": choose one of avx512, avx-vnni, avx2, neon, portable, or leave the choice to the program"
     )]
     Unknown(String),
     #[error("this CPU cannot run the {0} kernels: choose another, or leave the choice to the program")]
@@ -123,6 +131,7 @@ impl FromStr for KernelKind {
             "avx512" | "avx512-vnni" => Ok(KernelKind::Avx512Vnni),
             "avx-vnni" | "avxvnni" => Ok(KernelKind::AvxVnni),
             "avx2" => Ok(KernelKind::Avx2),
+            "neon" => Ok(KernelKind::Neon),
             "portable" => Ok(KernelKind::Portable),
             _ => Err(KernelError::Unknown(text.to_owned())),
         }
@@ -189,6 +198,8 @@ impl Kernels {
                 KernelKind::AvxVnni => avx2::run::<true>(job),
                 #[cfg(target_arch = "x86_64")]
                 KernelKind::Avx2 => avx2::run::<false>(job),
+                #[cfg(target_arch = "aarch64")]
+                KernelKind::Neon => neon::run(job),
                 _ => panels::run_portable(job),
             }
         }
@@ -219,6 +230,9 @@ macro_rules! for_each_family {
                     // SAFETY: the same.
                     #[cfg(target_arch = "x86_64")]
                     KernelKind::AvxVnni | KernelKind::Avx2 => unsafe { avx2($($arg),*) },
+                    // No function of its own: NEON is on everywhere.
+                    #[cfg(target_arch = "aarch64")]
+                    KernelKind::Neon => for_each_family!(@call $simd, ($($body)::+), simd::arm::Neon, $($arg),*),
                     _ => for_each_family!(@call $simd, ($($body)::+), simd::Plain, $($arg),*),
                 }
             })*

@@ -14,6 +14,8 @@ use super::vector::{LANES, Lanes};
 pub(super) trait Simd: Copy {
     /// Rows of activations that a float tile can hold in registers.
     const FLOAT_TILE: usize;
+    /// Sums of attention that go on abreast at most.
+    const SUMS: usize;
     unsafe fn splat(value: f32) -> Self;
     unsafe fn load(from: *const f32) -> Self;
     unsafe fn load_f16(from: *const u16) -> Self;
@@ -35,6 +37,7 @@ pub(super) struct Plain(Lanes);
 // SAFETY of the methods: reads and writes stay inside the 16 values that the caller vouches for.
 impl Simd for Plain {
     const FLOAT_TILE: usize = 4;
+    const SUMS: usize = 16;
 
     #[inline(always)]
     unsafe fn splat(value: f32) -> Self {
@@ -96,6 +99,7 @@ pub(super) mod x86 {
     // SAFETY of the methods: the trait's contract is the intrinsics' one.
     impl Simd for Avx2 {
         const FLOAT_TILE: usize = 3;
+        const SUMS: usize = 16;
 
         #[inline(always)]
         unsafe fn splat(value: f32) -> Self {
@@ -162,6 +166,7 @@ pub(super) mod x86 {
     // SAFETY of the methods: the trait's contract is the intrinsics' one.
     impl Simd for Avx512 {
         const FLOAT_TILE: usize = 8;
+        const SUMS: usize = 16;
 
         #[inline(always)]
         unsafe fn splat(value: f32) -> Self {
@@ -209,6 +214,119 @@ pub(super) mod x86 {
         #[inline(always)]
         unsafe fn mul_add(self, factor: Self, sum: Self) -> Self {
             unsafe { Avx512(_mm512_fmadd_ps(self.0, factor.0, sum.0)) }
+        }
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+pub(super) mod arm {
+    use std::arch::aarch64::*;
+    use std::arch::asm;
+
+    use super::Simd;
+
+    /// NEON: four quarters of four.
+    #[derive(Clone, Copy)]
+    pub(in super::super) struct Neon(pub [float32x4_t; 4]);
+
+    /// Calls a cache line in.
+    #[inline(always)]
+    pub(in super::super) fn prefetch(at: *const u8) {
+        // SAFETY: a prefetch reads nothing that the program sees; any address will do.
+        unsafe { asm!("prfm pldl1keep, [{at}]", at = in(reg) at.addr(), options(nomem, nostack, preserves_flags)) }
+    }
+
+    /// Eight halves as floats. The intrinsics for halves came after the oldest compiler that will do here.
+    #[inline(always)]
+    pub(in super::super) fn widen(halves: uint16x8_t) -> [float32x4_t; 2] {
+        let (low, high);
+        // SAFETY: arithmetic on registers.
+        unsafe {
+            asm!("fcvtl {to:v}.4s, {from:v}.4h", to = lateout(vreg) low, from = in(vreg) halves,
+                options(pure, nomem, nostack, preserves_flags));
+            asm!("fcvtl2 {to:v}.4s, {from:v}.8h", to = lateout(vreg) high, from = in(vreg) halves,
+                options(pure, nomem, nostack, preserves_flags));
+        }
+        [low, high]
+    }
+
+    /// Eight floats as halves, rounded to the nearest, ties to even: the mode in which a program starts.
+    #[inline(always)]
+    fn narrow(low: float32x4_t, high: float32x4_t) -> uint16x8_t {
+        let halves;
+        // SAFETY: arithmetic on registers.
+        unsafe {
+            asm!("fcvtn {to:v}.4h, {low:v}.4s", "fcvtn2 {to:v}.8h, {high:v}.4s",
+                to = out(vreg) halves, low = in(vreg) low, high = in(vreg) high,
+                options(pure, nomem, nostack, preserves_flags));
+        }
+        halves
+    }
+
+    // SAFETY of the methods: the trait's contract is the intrinsics' one.
+    impl Simd for Neon {
+        const FLOAT_TILE: usize = 2;
+        const SUMS: usize = 6;
+
+        #[inline(always)]
+        unsafe fn splat(value: f32) -> Self {
+            unsafe { Neon([vdupq_n_f32(value); 4]) }
+        }
+
+        #[inline(always)]
+        unsafe fn load(from: *const f32) -> Self {
+            unsafe { Neon([vld1q_f32(from), vld1q_f32(from.add(4)), vld1q_f32(from.add(8)), vld1q_f32(from.add(12))]) }
+        }
+
+        #[inline(always)]
+        unsafe fn load_f16(from: *const u16) -> Self {
+            let ([a, b], [c, d]) = unsafe { (widen(vld1q_u16(from)), widen(vld1q_u16(from.add(8)))) };
+            Neon([a, b, c, d])
+        }
+
+        #[inline(always)]
+        unsafe fn load_bf16(from: *const u16) -> Self {
+            unsafe {
+                let (low, high) = (vld1q_u16(from), vld1q_u16(from.add(8)));
+                let wide = |bits: uint16x8_t| [vshll_n_u16::<16>(vget_low_u16(bits)), vshll_high_n_u16::<16>(bits)];
+                let ([a, b], [c, d]) = (wide(low), wide(high));
+                Neon([a, b, c, d].map(|bits| vreinterpretq_f32_u32(bits)))
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn store(self, to: *mut f32) {
+            unsafe {
+                for (index, quarter) in self.0.into_iter().enumerate() {
+                    vst1q_f32(to.add(index * 4), quarter);
+                }
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn store_f16(self, to: *mut u16) {
+            let [a, b, c, d] = self.0;
+            unsafe {
+                vst1q_u16(to, narrow(a, b));
+                vst1q_u16(to.add(8), narrow(c, d));
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn call_in(at: *const u8) {
+            prefetch(at);
+        }
+
+        #[inline(always)]
+        unsafe fn add(self, other: Self) -> Self {
+            let ([a, b, c, d], [e, f, g, h]) = (self.0, other.0);
+            unsafe { Neon([vaddq_f32(a, e), vaddq_f32(b, f), vaddq_f32(c, g), vaddq_f32(d, h)]) }
+        }
+
+        #[inline(always)]
+        unsafe fn mul_add(self, factor: Self, sum: Self) -> Self {
+            let fused = |index: usize| unsafe { vfmaq_f32(sum.0[index], self.0[index], factor.0[index]) };
+            Neon([fused(0), fused(1), fused(2), fused(3)])
         }
     }
 }
