@@ -367,14 +367,15 @@ fn serve(shared: &Shared, index: usize) {
         if !spin_until(|| number(state.load(Ordering::Acquire)) != seen, SPINS) {
             park(shared, seen);
         }
-        if shared.ending.load(Ordering::SeqCst) {
-            return;
-        }
         let join = |state: u64| (state & OPEN != 0).then_some(state + 1);
         let joined = state.fetch_update(Ordering::AcqRel, Ordering::Acquire, join);
         seen = number(joined.unwrap_or_else(|state| state));
         if joined.is_err() {
-            // Done without this one.
+            // Done without this one, or no more will come: asked only now, since what was just seen may be the end's number,
+            // after which nobody would be woken.
+            if shared.ending.load(Ordering::SeqCst) {
+                return;
+            }
             continue;
         }
         // SAFETY: having joined, this worker is waited for: the work stays until it has counted itself out.
