@@ -9,38 +9,20 @@ mod sample;
 
 use batchroom::batch::UserId;
 use batchroom::engine::api::Snapshot;
-use batchroom::sampling::SamplingParams;
 use batchroom::text::Role;
-use batchroom::ui::state::{Better, Options, State};
-use batchroom::ui::theme::{Colors, Theme};
+use batchroom::ui::state::State;
 use batchroom::ui::view::screen;
 use criterion::{Criterion, criterion_group, criterion_main};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
-use sample::{fresh, rich};
+use sample::{fresh, options, rich};
 
 const TEXT: &str = "It is a way of letting new requests join between steps, and of letting those that have ended go. ";
 
 /// Four people in mid-conversation, with so many sentences each.
 fn busy(sentences: usize) -> State {
-    let options = Options {
-        panes: 4,
-        names: Vec::new(),
-        fps: 30,
-        theme: Theme::new(Colors::Indexed),
-        system: None,
-        sampling: SamplingParams::default(),
-        seed: Some(1),
-        better_name: "smollm2".into(),
-        better_title: "SmolLM2-135M-Instruct Q4_1".into(),
-        better_bytes: 98_362_432,
-        small_name: "nano".into(),
-        better: Better::Absent,
-        wanted: false,
-        notice: None,
-    };
     let snapshot = Snapshot { model: fresh().model, ..rich() };
-    let mut state = State::new(options, Arc::new(snapshot), 7);
+    let mut state = State::new(options(), Arc::new(snapshot), 7);
     for (at, pane) in state.panes.iter_mut().enumerate() {
         pane.person.user = UserId(at as u32);
         pane.transcript.push(Role::User, "What is continuous batching?");

@@ -26,7 +26,7 @@ const FUEL: u64 = 2_000_000;
 const MAX_SOURCE: usize = 64 * 1024;
 /// Stack for the parser, which goes one call deeper with each link of a chain (`a-b-c…`): a source of nothing but links fits.
 /// Memory is taken only where it is used.
-const PARSER_STACK: usize = 512 << 20;
+const PARSER_STACK: usize = 128 << 20;
 
 /// A template that cannot be used, or that refuses a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

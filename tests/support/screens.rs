@@ -8,7 +8,10 @@ use std::time::Duration;
 
 use batchroom::batch::{RequestId, RowKind, UserId};
 use batchroom::engine::api::*;
+use batchroom::sampling::SamplingParams;
 use batchroom::ui::people::{People, Person};
+use batchroom::ui::state::{Better, Options};
+use batchroom::ui::theme::{Colors, Theme};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::RngCore;
 use ratatui::buffer::Buffer;
@@ -28,6 +31,26 @@ pub fn rows(buf: &Buffer) -> Vec<String> {
         line.trim_end().to_owned()
     };
     (area.top()..area.bottom()).map(row).collect()
+}
+
+/// How the screens of tests and benches are opened.
+pub fn options() -> Options {
+    Options {
+        panes: 4,
+        names: Vec::new(),
+        fps: 30,
+        theme: Theme::new(Colors::Indexed),
+        system: None,
+        sampling: SamplingParams::default(),
+        seed: Some(1),
+        better_name: "smollm2".into(),
+        better_title: "SmolLM2-135M-Instruct Q4_1".into(),
+        better_bytes: 98_362_432,
+        small_name: "nano".into(),
+        better: Better::Absent,
+        wanted: false,
+        notice: None,
+    }
 }
 
 pub const NAMES: [&str; 6] = ["ana", "bình", "chi", "dũng", "eva", "測試"];

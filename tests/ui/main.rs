@@ -12,34 +12,13 @@ use std::time::Duration;
 
 use batchroom::batch::UserId;
 use batchroom::engine::api::Snapshot;
-use batchroom::sampling::SamplingParams;
-use batchroom::ui::state::{Better, Options, State};
-use batchroom::ui::theme::{Colors, Theme};
+use batchroom::ui::state::State;
 use batchroom::ui::update::{Effect, Msg, update};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-fn options() -> Options {
-    Options {
-        panes: 4,
-        names: Vec::new(),
-        fps: 30,
-        theme: Theme::new(Colors::Indexed),
-        system: None,
-        sampling: SamplingParams::default(),
-        seed: Some(1),
-        better_name: "smollm2".into(),
-        better_title: "SmolLM2-135M-Instruct Q4_1".into(),
-        better_bytes: 98_362_432,
-        small_name: "nano".into(),
-        better: Better::Absent,
-        wanted: false,
-        notice: None,
-    }
-}
-
 /// A screen whose panes are the users of the sample snapshots.
 fn state(snapshot: Snapshot) -> State {
-    let mut state = State::new(options(), Arc::new(snapshot), 7);
+    let mut state = State::new(sample::options(), Arc::new(snapshot), 7);
     for (at, pane) in state.panes.iter_mut().enumerate() {
         pane.person.user = UserId(at as u32);
     }

@@ -4,6 +4,8 @@
 use std::cell::Cell;
 use std::ops::Range;
 
+use super::simd::prefetch;
+
 /// Pages of memory that will be read soon.
 #[derive(Clone, Copy)]
 pub struct Ahead<'a> {
@@ -79,20 +81,6 @@ impl Walk<'_> {
             self.turn();
         }
     }
-}
-
-#[inline(always)]
-fn prefetch(at: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch reads nothing that the program sees; any address will do.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(at.cast());
-    }
-    #[cfg(target_arch = "aarch64")]
-    super::simd::arm::prefetch(at);
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    let _ = at;
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Reading memory as fast as it goes and doing nothing with it: the wall that a step for one user runs into.
 
+use super::simd::prefetch;
+
 /// How far before its use memory is asked for, in bytes: as far as the kernels do.
 const AHEAD: usize = 4096;
 
@@ -12,7 +14,7 @@ pub fn read_through<const STREAMS: usize>(bytes: &[u8]) -> u64 {
     for at in 0..part {
         for (stream, sums) in sums.iter_mut().enumerate() {
             let line = &lines[stream * part + at];
-            call_in(line.as_ptr().wrapping_add(AHEAD));
+            prefetch(line.as_ptr().wrapping_add(AHEAD));
             for (sum, word) in sums.iter_mut().zip(line.as_chunks::<8>().0) {
                 *sum = sum.wrapping_add(u64::from_le_bytes(*word));
             }
@@ -21,19 +23,6 @@ pub fn read_through<const STREAMS: usize>(bytes: &[u8]) -> u64 {
     let rest = lines[STREAMS * part..].iter().flat_map(|line| line.as_chunks::<8>().0);
     let rest = rest.fold(0u64, |sum, word| sum.wrapping_add(u64::from_le_bytes(*word)));
     sums.iter().flatten().fold(rest, |all, sum| all.wrapping_add(*sum))
-}
-
-#[inline(always)]
-fn call_in(at: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch of any address at all faults never and changes nothing.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
-    }
-    #[cfg(target_arch = "aarch64")]
-    super::simd::arm::prefetch(at);
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    let _ = at;
 }
 
 #[cfg(test)]

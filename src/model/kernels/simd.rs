@@ -30,6 +30,21 @@ pub(super) trait Simd: Copy {
     unsafe fn mul_add(self, factor: Self, sum: Self) -> Self;
 }
 
+/// Calls the cache line at an address in, if the machine can; the address need not be valid.
+#[inline(always)]
+pub(super) fn prefetch(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch reads nothing that the program sees; any address will do.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(at.cast());
+    }
+    #[cfg(target_arch = "aarch64")]
+    arm::prefetch(at);
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = at;
+}
+
 /// Plain Rust.
 #[derive(Clone, Copy)]
 pub(super) struct Plain(Lanes);
