@@ -37,7 +37,8 @@ pub fn parts(area: Rect, pane: &Pane) -> Parts {
     let status = if refusal > 0 { refusal } else { u16::from(inner.height > draft + 1) };
     let transcript = inner.height - draft - status;
     Parts {
-        transcript: Rect { height: transcript, ..inner },
+        // A column stays free: text does not touch the border, and the cursor after a full line has a place.
+        transcript: Rect { height: transcript, width: inner.width.saturating_sub(1), ..inner },
         status: Rect { y: inner.y + transcript, height: status, ..inner },
         draft: Rect { y: inner.y + transcript + status, height: draft, ..inner },
     }
@@ -138,7 +139,7 @@ fn transcript(buf: &mut Buffer, area: Rect, state: &State, pane: &Pane, person: 
             last = (end, row);
         }
     }
-    if newest_answers && last.0 < area.right() {
+    if newest_answers && last.0 <= area.right() {
         buf.set_string(last.0, last.1, "▌", theme.person(pane.person.hue));
     }
     held_mark(buf, area, state, pane);
