@@ -23,6 +23,7 @@ impl Flow {
             max_model_len: 1024,
             max_waiting: seats,
             watermark: 0,
+            ..Limits::default()
         };
         let scheduler = Scheduler::new(limits, BlockManager::new(seats * 64, 16)).expect("valid limits");
         let mut flow = Flow { scheduler, results: Vec::new(), next: 0 };
@@ -37,7 +38,8 @@ impl Flow {
         let id = self.next;
         self.next += 1;
         let max_tokens = (ANSWER + id * 61 % ANSWER) as usize;
-        let request = Request { id: RequestId(id), user: UserId(id as u32), prompt: vec![7; PROMPT], max_tokens };
+        let prompt = (0..PROMPT as u32).map(|at| at * 31 + id as u32).collect();
+        let request = Request::new(RequestId(id), UserId(id as u32), prompt, max_tokens);
         self.scheduler.submit(request).expect("room in the queue");
     }
 

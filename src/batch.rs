@@ -61,6 +61,13 @@ impl Row {
     }
 }
 
+/// A block that begins as another's copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockCopy {
+    pub from: BlockId,
+    pub to: BlockId,
+}
+
 /// The rows of one forward pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
@@ -71,6 +78,9 @@ pub struct Batch {
     pub tokens: Vec<u32>,
     /// Block tables of all rows, row after row.
     pub blocks: Vec<BlockId>,
+    /// Whole blocks to be copied, in order, before anything of this batch is computed: copy-on-write of a forked
+    /// sequence.
+    pub copies: Vec<BlockCopy>,
 }
 
 impl Batch {
@@ -97,5 +107,6 @@ impl Batch {
         self.rows.clear();
         self.tokens.clear();
         self.blocks.clear();
+        self.copies.clear();
     }
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
+use crate::commands::Scenario;
 use crate::config::RawConfig;
 
 /// Several people chat with one language model at once, on one continuous batch that you can watch.
@@ -51,11 +52,17 @@ const ASK_EXAMPLES: &str = "Examples:
   git diff | batchroom ask --system \"Describe this change in one line\"
   batchroom ask --json \"Say hello\" \"Say goodbye\"
   batchroom ask --prompts questions.jsonl --max-num-seqs 8 --json
+  batchroom ask --witness --temperature 0 \"One\" \"Two\" \"Three\"
 
 A line of questions.jsonl has a prompt, messages or token ids; all else is optional:
   {\"id\": \"a\", \"prompt\": \"1 + 1 = ?\", \"max_tokens\": 8, \"temperature\": 0, \"seed\": 1, \"system\": \"Be short.\"}
   {\"id\": \"b\", \"messages\": [{\"role\": \"user\", \"content\": \"Say hello.\"}]}
-  {\"id\": \"c\", \"prompt_ids\": [1, 403, 198], \"ignore_eos\": true}";
+  {\"id\": \"c\", \"prompt_ids\": [1, 403, 198], \"ignore_eos\": true}
+  {\"prompt\": \"Hi\", \"user\": \"ana\", \"priority\": 5}      (for --policy fair and --policy priority)
+
+What --json says, times in ms: ttft from submit to first token, queue included; queue from submit to the first step;
+e2e from submit to the end; tpot = (e2e - ttft) / (tokens - 1); itl the gaps between tokens; cached_tokens those of
+the prompt whose keys and values were there already.";
 
 #[derive(Debug, clap::Args)]
 pub struct AskArgs {
@@ -71,6 +78,10 @@ pub struct AskArgs {
     /// Go on past the model's end of text, up to --max-tokens
     #[arg(long)]
     pub ignore_eos: bool,
+    /// Compute every answer once more at its end, alone, compare token by token and logit by logit, and say the verdict
+    /// (exit status 1 if one differs)
+    #[arg(long)]
+    pub witness: bool,
 }
 
 const BENCH_EXAMPLES: &str = "Examples:
@@ -78,6 +89,8 @@ const BENCH_EXAMPLES: &str = "Examples:
   batchroom bench --model path/to/model.gguf --users 1,8,64 --threads 8
   batchroom bench --synthetic qwen2.5-7b --type q4_0 --users 1,16     no file: random weights in that shape
   batchroom bench --json > bench.json
+  batchroom bench --scenario long-prompt --target-itl 12ms     what seven chats feel of a 3,000-token prompt
+  batchroom bench --scenario shared-prefix                     what the prefix cache saves
 
 What the figures are:
   context    positions that each user has before the first step; one more with each step
@@ -98,9 +111,9 @@ pub struct BenchArgs {
     /// Numbers of users at once, separated by commas
     #[arg(long, allow_negative_numbers = true, value_name = "N,...", value_delimiter = ',', default_value = "1,2,4,8,16,32")]
     pub users: Vec<usize>,
-    /// Tokens of each user's prompt
-    #[arg(long, allow_negative_numbers = true, value_name = "N", default_value_t = 128)]
-    pub prompt_tokens: usize,
+    /// Tokens of each user's prompt [default: 128; long-prompt: 3000, shared-prefix: 600 in common]
+    #[arg(long, allow_negative_numbers = true, value_name = "N")]
+    pub prompt_tokens: Option<usize>,
     /// Decode steps for each number of users: new tokens of each user
     #[arg(long, allow_negative_numbers = true, value_name = "N", default_value_t = 64)]
     pub new_tokens: usize,
@@ -111,6 +124,9 @@ pub struct BenchArgs {
     /// Weight type of a synthetic model, for all of its matrices; a wrong name lists the types [default: q4_0]
     #[arg(long = "type", value_name = "TYPE", requires = "synthetic")]
     pub weight_type: Option<String>,
+    /// In place of the sweep: the whole engine in a situation that is hard for schedulers
+    #[arg(long, value_enum, value_name = "NAME", conflicts_with_all = ["synthetic", "users", "new_tokens", "parts"])]
+    pub scenario: Option<Scenario>,
     /// Also print where a step's time goes: products, attention and the rest
     #[arg(long, conflicts_with = "json")]
     pub parts: bool,

@@ -2,11 +2,13 @@
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::Deserialize;
 
 use crate::model::kernels::KvType;
 use crate::sampling::{InvalidSampling, SamplingParams};
+use crate::scheduler::{Mode, Policy};
 
 /// Every option, as written. A flag and a key of `config.toml` have the same name (`--kv-memory`, `kv_memory`);
 /// the flag wins.
@@ -44,6 +46,24 @@ pub struct RawConfig {
     /// Requests in the waiting queue at most [default: 64]
     #[arg(long, global = true, allow_negative_numbers = true, value_name = "N", help_heading = "Model and engine")]
     pub max_waiting: Option<usize>,
+
+    /// Who is let in first: fcfs, fair (by user: who was served the fewest tokens) or priority [default: fcfs]
+    #[arg(long, global = true, value_name = "POLICY", help_heading = "Model and engine")]
+    pub policy: Option<String>,
+    /// When a freed seat is given away: continuous (at the next step) or static (when the whole group is done)
+    /// [default: continuous]
+    #[arg(long, global = true, value_name = "MODE", help_heading = "Model and engine")]
+    pub batching: Option<String>,
+    /// Keep what was computed of prompts and answers for whoever begins the same: true or false [default: true]
+    #[arg(long, global = true, value_name = "BOOL", help_heading = "Model and engine")]
+    pub prefix_cache: Option<bool>,
+    /// The longest that a step is to take while somebody decodes, for instance 25ms: prompts get what is left of it, as
+    /// measured; prefill_chunk then bounds them only when it is given [default: no such aim]
+    #[arg(long, global = true, value_name = "TIME", help_heading = "Model and engine")]
+    pub target_itl: Option<String>,
+    /// Blocks kept free for running answers when a prompt asks to come in [default: one a seat, at most an eighth]
+    #[arg(long, global = true, allow_negative_numbers = true, value_name = "N", help_heading = "Model and engine")]
+    pub watermark: Option<usize>,
 
     /// System prompt of every conversation
     #[arg(long, global = true, value_name = "TEXT", help_heading = "Answers")]
@@ -109,7 +129,7 @@ fn suggestion(hint: &Option<String>) -> String {
 const MAX_FILE: u64 = 1 << 20;
 
 /// Every key of the file, for suggestions.
-const KEYS: [&str; 23] = [
+const KEYS: [&str; 28] = [
     "model",
     "device",
     "threads",
@@ -120,6 +140,11 @@ const KEYS: [&str; 23] = [
     "prefill_chunk",
     "max_model_len",
     "max_waiting",
+    "policy",
+    "batching",
+    "prefix_cache",
+    "target_itl",
+    "watermark",
     "system",
     "temperature",
     "top_k",
@@ -180,6 +205,11 @@ impl RawConfig {
             prefill_chunk: self.prefill_chunk.or(other.prefill_chunk),
             max_model_len: self.max_model_len.or(other.max_model_len),
             max_waiting: self.max_waiting.or(other.max_waiting),
+            policy: self.policy.or(other.policy),
+            batching: self.batching.or(other.batching),
+            prefix_cache: self.prefix_cache.or(other.prefix_cache),
+            target_itl: self.target_itl.or(other.target_itl),
+            watermark: self.watermark.or(other.watermark),
             system: self.system.or(other.system),
             temperature: self.temperature.or(other.temperature),
             top_k: self.top_k.or(other.top_k),
@@ -221,9 +251,14 @@ impl RawConfig {
                 .max_num_batched_tokens
                 .map(|value| in_range("max_num_batched_tokens", value, 1, 1 << 20))
                 .transpose()?,
-            prefill_chunk: in_range("prefill_chunk", self.prefill_chunk.unwrap_or(64), 1, 1 << 20)?,
+            prefill_chunk: self.prefill_chunk.map(|value| in_range("prefill_chunk", value, 1, 1 << 20)).transpose()?,
             max_model_len: self.max_model_len.map(|value| in_range("max_model_len", value, 2, 1 << 24)).transpose()?,
             max_waiting: in_range("max_waiting", self.max_waiting.unwrap_or(64), 1, 65_536)?,
+            policy: self.policy.as_deref().map_or(Ok(Policy::default()), parse_policy)?,
+            mode: self.batching.as_deref().map_or(Ok(Mode::default()), parse_batching)?,
+            prefix_cache: self.prefix_cache.unwrap_or(true),
+            target_itl: self.target_itl.as_deref().map(parse_time).transpose()?,
+            watermark: self.watermark.map(|value| in_range("watermark", value, 0, 1 << 20)).transpose()?,
         };
         let screen = ScreenConfig {
             panes: in_range("panes", self.panes.unwrap_or(4), 1, 16)?,
@@ -259,9 +294,14 @@ pub struct EngineConfig {
     pub kv_type: KvType,
     pub max_num_seqs: Option<usize>,
     pub max_num_batched_tokens: Option<usize>,
-    pub prefill_chunk: usize,
+    pub prefill_chunk: Option<usize>,
     pub max_model_len: Option<usize>,
     pub max_waiting: usize,
+    pub policy: Policy,
+    pub mode: Mode,
+    pub prefix_cache: bool,
+    pub target_itl: Option<Duration>,
+    pub watermark: Option<usize>,
 }
 
 /// What computes the model.
@@ -354,6 +394,30 @@ fn parse_size(text: &str) -> Result<u64, ConfigError> {
     if bytes >= 1.0 && bytes < (1u64 << 60) as f64 { Ok(bytes as u64) } else { Err(error()) }
 }
 
+fn parse_policy(text: &str) -> Result<Policy, ConfigError> {
+    let wanted = || "it must be fcfs, fair or priority".into();
+    let known = [Policy::Fcfs, Policy::Fair, Policy::Priority].into_iter().find(|policy| policy.to_string() == text);
+    known.ok_or_else(|| ConfigError::Value { key: "policy", value: text.to_owned(), wanted: wanted() })
+}
+
+fn parse_batching(text: &str) -> Result<Mode, ConfigError> {
+    let wanted = || "it must be continuous or static".into();
+    let known = [Mode::Continuous, Mode::Static].into_iter().find(|mode| mode.to_string() == text);
+    known.ok_or_else(|| ConfigError::Value { key: "batching", value: text.to_owned(), wanted: wanted() })
+}
+
+/// `25ms`, `0.025s`.
+fn parse_time(text: &str) -> Result<Duration, ConfigError> {
+    let seconds = |number: &str, unit: f64| number.trim().parse::<f64>().ok().map(|number| number * unit);
+    let time = match text.trim().strip_suffix("ms") {
+        Some(number) => seconds(number, 1e-3),
+        None => text.trim().strip_suffix('s').and_then(|number| seconds(number, 1.0)),
+    };
+    let wanted = || "it must be a time from 0.1ms to 60s, such as 25ms".into();
+    let known = time.filter(|time| (1e-4..=60.0).contains(time)).map(Duration::from_secs_f64);
+    known.ok_or_else(|| ConfigError::Value { key: "target_itl", value: text.to_owned(), wanted: wanted() })
+}
+
 fn parse_device(text: &str) -> Result<DeviceChoice, ConfigError> {
     match text {
         "cpu" => Ok(DeviceChoice::Cpu),
@@ -394,6 +458,16 @@ mod tests {
         }
         for bad in ["", "MiB", "-1", "0", "1e9", "12 parsecs", "nan", "99999999999TiB"] {
             assert!(parse_size(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn times() {
+        for (text, micros) in [("25ms", 25_000), ("0.5 s", 500_000), (" 1.5ms", 1500)] {
+            assert_eq!(parse_time(text).unwrap(), Duration::from_micros(micros), "{text}");
+        }
+        for bad in ["", "25", "0ms", "-5ms", "nanms", "61s", "5 m"] {
+            assert!(parse_time(bad).is_err(), "{bad}");
         }
     }
 

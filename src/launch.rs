@@ -16,6 +16,8 @@ use crate::text::{TextModel, TokenizerData, TokenizerError};
 pub const BLOCK_SIZE: usize = 16;
 /// Block ids are 32 bits.
 const MAX_BLOCKS: u64 = u32::MAX as u64;
+/// Tokens of a prompt in one step at most, when nobody says otherwise.
+const DEFAULT_CHUNK: usize = 64;
 /// KV memory at most, when nobody says otherwise.
 const DEFAULT_KV_BYTES: u64 = 512 << 20;
 /// Steps a second of the smallest model on screen under `pace = "auto"`.
@@ -96,7 +98,7 @@ pub fn launch(choice: &Choice, config: &EngineConfig, default_seats: usize, pace
         return Err(LaunchError::VocabMismatch { file: file.name().to_owned(), tokens: text.vocab(), vocab: shape.vocab });
     }
     let (mut limits, num_blocks) = size(&name, &shape, config, default_seats)?;
-    limits.watermark = watermark(num_blocks, limits.max_num_seqs);
+    limits.watermark = config.watermark.unwrap_or_else(|| watermark(num_blocks, limits.max_num_seqs));
     limits.check()?;
     let loaded = load(&file, config, num_blocks)?;
     let info = ModelInfo {
@@ -122,7 +124,15 @@ pub fn launch(choice: &Choice, config: &EngineConfig, default_seats: usize, pace
         ?pace,
         "engine starts"
     );
-    let options = EngineOptions { limits, num_blocks, block_size: BLOCK_SIZE, pace, model: info };
+    let options = EngineOptions {
+        limits,
+        num_blocks,
+        capacity: num_blocks,
+        target_itl: config.target_itl,
+        block_size: BLOCK_SIZE,
+        pace,
+        model: info,
+    };
     Ok(engine::start(loaded.model, Arc::new(text), options)?)
 }
 
@@ -195,14 +205,20 @@ fn size(name: &str, shape: &LlamaConfig, config: &EngineConfig, default_seats: u
         None => shape.context,
     };
     let max_num_seqs = config.max_num_seqs.unwrap_or(default_seats);
+    // A step has room for every seat's decode, whatever was asked for.
+    let max_num_batched_tokens = config.max_num_batched_tokens.unwrap_or(256.max(max_num_seqs));
+    // With a target for the gaps it is that which bounds a chunk.
+    let chunk = if config.target_itl.is_some() { max_num_batched_tokens } else { DEFAULT_CHUNK };
     let limits = Limits {
         max_num_seqs,
-        // A step has room for every seat's decode, whatever was asked for.
-        max_num_batched_tokens: config.max_num_batched_tokens.unwrap_or(256.max(max_num_seqs)),
-        prefill_chunk: config.prefill_chunk,
+        max_num_batched_tokens,
+        prefill_chunk: config.prefill_chunk.unwrap_or(chunk),
         max_model_len,
         max_waiting: config.max_waiting,
         watermark: 0,
+        policy: config.policy,
+        mode: config.mode,
+        prefix_cache: config.prefix_cache,
     };
     let number = if config.device == DeviceChoice::Cpu { config.kv_type } else { KvType::F32 }.bytes() as u64;
     // Keys and values of every layer: 2 x layers x kv_heads x head_dim numbers a token.

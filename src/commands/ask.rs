@@ -12,10 +12,9 @@ use tokio::task::JoinHandle;
 
 use super::prompts::{self, Body, Job};
 use super::{INTERRUPTED, asked_to_end, choose, complain};
-use crate::batch::UserId;
 use crate::cli::AskArgs;
 use crate::config::Config;
-use crate::engine::{EngineHandle, Event, FinishReason, Pace, Rejected};
+use crate::engine::{EngineHandle, Event, FinishReason, Pace, Place, Rejected, Verdict, Witnessed};
 use crate::launch::launch;
 use crate::text::{Message, printable};
 
@@ -33,11 +32,33 @@ struct Answer {
     ttft_ms: Option<f64>,
     /// Decode only.
     tokens_per_s: Option<f64>,
+    /// Prompt tokens that were not computed because their keys and values were there.
+    cached_tokens: usize,
+    preemptions: u32,
+    queue_ms: Option<f64>,
+    e2e_ms: Option<f64>,
+    tpot_ms: Option<f64>,
+    itl_ms: Option<Gaps>,
+    predicted_ttft_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    witness: Option<String>,
     /// What cut it, if it did not end by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
+    /// A verdict comes after the end.
+    #[serde(skip)]
+    witness_due: bool,
+}
+
+/// Milliseconds between tokens.
+#[derive(Debug, Serialize)]
+struct Gaps {
+    p50: f64,
+    p95: f64,
+    p99: f64,
+    max: f64,
 }
 
 pub async fn ask(args: AskArgs, config: Config) -> anyhow::Result<ExitCode> {
@@ -58,11 +79,11 @@ pub async fn ask(args: AskArgs, config: Config) -> anyhow::Result<ExitCode> {
         Ok(()) = stopping.changed() => std::process::exit((*stopping.borrow()).unwrap_or(INTERRUPTED).into()),
     };
     let alone = jobs.len() == 1 && !args.json;
+    let witness = args.witness;
     let places = Rc::new(Semaphore::new(seats * 2));
     let answers: Vec<_> = jobs
         .into_iter()
-        .enumerate()
-        .map(|(at, job)| {
+        .map(|job| {
             let (engine, stopping, places) = (engine.clone(), stopping.clone(), places.clone());
             let prompt = job.body.clone();
             let task = tokio::task::spawn_local(async move {
@@ -70,7 +91,7 @@ pub async fn ask(args: AskArgs, config: Config) -> anyhow::Result<ExitCode> {
                 if stopping.borrow().is_some() {
                     return None;
                 }
-                Some(answer(engine, UserId(at as u32), job, stopping, alone).await)
+                Some(answer(engine, job, witness, stopping, alone).await)
             });
             (prompt, task)
         })
@@ -113,6 +134,13 @@ async fn print(answers: Vec<(Body, JoinHandle<Option<Answer>>)>, json: bool, alo
         if answer.error.is_some() {
             failed = true;
         }
+        if let Some(verdict) = &answer.witness {
+            failed |= verdict.starts_with("differs");
+            if !json {
+                let of = if many { format!("prompt {}, ", answer.id) } else { String::new() };
+                complain(format_args!("{of}witness: {verdict}"));
+            }
+        }
         if let Some(what) = answer.error.as_ref().or(answer.note.as_ref()).filter(|_| !json) {
             let of = if many { format!("prompt {}: ", answer.id) } else { String::new() };
             complain(format_args!("{of}{what}"));
@@ -141,14 +169,15 @@ fn heading(prompt: &Body) -> String {
 
 async fn answer(
     engine: EngineHandle,
-    user: UserId,
     job: Job,
+    witness: bool,
     mut stopping: watch::Receiver<Option<u8>>,
     streams: bool,
 ) -> Answer {
+    let (user, place) = (job.user, Place { priority: job.priority, witness, ..Place::default() });
     let (id, mut events) = match &job.body {
-        Body::Messages(messages) => engine.chat(user, messages, job.sampling.clone()),
-        Body::Ids(ids) => engine.submit(user, ids.clone(), job.sampling.clone()),
+        Body::Messages(messages) => engine.chat_as(user, messages, job.sampling.clone(), place),
+        Body::Ids(ids) => engine.submit_as(user, ids.clone(), job.sampling.clone(), place),
     };
     let mut answer = Answer {
         id: job.id,
@@ -158,8 +187,17 @@ async fn answer(
         finish_reason: FinishReason::Failed.as_str(),
         ttft_ms: None,
         tokens_per_s: None,
+        cached_tokens: 0,
+        preemptions: 0,
+        queue_ms: None,
+        e2e_ms: None,
+        tpot_ms: None,
+        itl_ms: None,
+        predicted_ttft_ms: None,
+        witness: None,
         note: None,
         error: None,
+        witness_due: place.witness,
     };
     let mut out = Stream::new(streams);
     loop {
@@ -184,6 +222,10 @@ fn take(answer: &mut Answer, event: Option<Event>, engine: &EngineHandle, out: &
     match event {
         Some(Event::Queued { prompt_tokens, .. }) => answer.prompt_tokens = prompt_tokens,
         Some(Event::Admitted { .. } | Event::Preempted { .. }) => {}
+        Some(Event::Witnessed(witnessed)) => {
+            answer.witness = Some(verdict(&witnessed));
+            return true;
+        }
         Some(Event::Token { token, text, .. }) => {
             answer.token_ids.push(token);
             answer.text.push_str(&text);
@@ -193,13 +235,25 @@ fn take(answer: &mut Answer, event: Option<Event>, engine: &EngineHandle, out: &
             answer.text.push_str(&end.text);
             out.write(&end.text);
             answer.finish_reason = end.reason.as_str();
-            answer.ttft_ms = end.ttft.map(|ttft| rounded(ttft.as_secs_f64() * 1e3));
+            answer.ttft_ms = end.ttft.map(millis);
             answer.tokens_per_s = end.tokens_per_s.map(rounded);
+            answer.cached_tokens = end.cached_tokens;
+            answer.preemptions = end.preemptions;
+            answer.queue_ms = end.queued.map(millis);
+            answer.e2e_ms = Some(millis(end.end_to_end));
+            answer.tpot_ms = end.tpot.map(millis);
+            answer.itl_ms = end.itl.map(|itl| Gaps {
+                p50: millis(itl.p50),
+                p95: millis(itl.p95),
+                p99: millis(itl.p99),
+                max: millis(itl.max),
+            });
+            answer.predicted_ttft_ms = end.predicted_ttft.map(millis);
             match end.reason {
                 FinishReason::Failed => answer.error = end.message,
                 _ => answer.note = end.message,
             }
-            return true;
+            return !answer.witness_due || end.reason == FinishReason::Failed || end.generated_tokens == 0;
         }
         Some(Event::Rejected(why)) => {
             answer.finish_reason = "rejected";
@@ -242,6 +296,20 @@ impl Stream {
         if !self.at_line_start {
             self.write("\n");
         }
+    }
+}
+
+fn millis(time: Duration) -> f64 {
+    rounded(time.as_secs_f64() * 1e3)
+}
+
+/// The verdict of a witness, in words.
+fn verdict(witnessed: &Witnessed) -> String {
+    match &witnessed.verdict {
+        Verdict::Same => format!("same: {} tokens alone, every logit the same bits", witnessed.tokens),
+        Verdict::Differs { at, token: true } => format!("differs: alone, token {} of the answer is another", at + 1),
+        Verdict::Differs { at, token: false } => format!("differs: alone, token {} has other logits", at + 1),
+        Verdict::NotRun { why } => format!("not run: {why}"),
     }
 }
 

@@ -18,7 +18,7 @@ use crate::launch::default_choice;
 use crate::text::printable;
 
 pub use ask::ask;
-pub use bench::bench;
+pub use bench::{Scenario, bench};
 pub use models::models;
 
 /// A command ended because the person pressed Ctrl-C: 128 + SIGINT, as shells say it.

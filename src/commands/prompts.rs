@@ -1,5 +1,6 @@
 //! What `ask` is asked: arguments, standard input, or a file of JSON lines.
 
+use std::collections::HashMap;
 use std::io::{BufRead, BufReader, IsTerminal, Read};
 
 use anyhow::{Context, bail, ensure};
@@ -7,6 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::fresh_seed;
+use crate::batch::UserId;
 use crate::cli::AskArgs;
 use crate::config::Config;
 use crate::sampling::SamplingParams;
@@ -23,6 +25,9 @@ pub struct Job {
     pub id: Value,
     pub body: Body,
     pub sampling: SamplingParams,
+    /// Who asks: with the same `user` in a file the same one, else each prompt another.
+    pub user: UserId,
+    pub priority: i32,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -44,6 +49,9 @@ struct Line {
     temperature: Option<f32>,
     seed: Option<u64>,
     ignore_eos: Option<bool>,
+    user: Option<String>,
+    #[serde(default)]
+    priority: i32,
 }
 
 pub fn read(args: &AskArgs, config: &Config) -> anyhow::Result<Vec<Job>> {
@@ -66,6 +74,8 @@ pub fn read(args: &AskArgs, config: &Config) -> anyhow::Result<Vec<Job>> {
         id: Value::from(at + 1),
         body: Body::Messages(conversation(config.system.clone(), prompt)),
         sampling: SamplingParams { seed: config.seed.unwrap_or_else(fresh_seed), ..sampling.clone() },
+        user: UserId(at as u32),
+        priority: 0,
     };
     Ok(prompts.into_iter().enumerate().map(job).collect())
 }
@@ -91,6 +101,7 @@ fn standard_input() -> anyhow::Result<String> {
 
 fn lines(mut from: impl BufRead, name: &str, sampling: &SamplingParams, config: &Config) -> anyhow::Result<Vec<Job>> {
     let mut jobs = Vec::new();
+    let mut users = HashMap::new();
     let mut bytes = Vec::new();
     for number in 1.. {
         bytes.clear();
@@ -109,13 +120,18 @@ fn lines(mut from: impl BufRead, name: &str, sampling: &SamplingParams, config: 
         }
         ensure!(jobs.len() < MAX_LINES, "{name} has more than {MAX_LINES} prompts");
         let default_id = jobs.len() + 1;
-        jobs.push(line(&bytes, default_id, sampling, config).with_context(|| format!("{name}, line {number}"))?);
+        let (mut job, user) = line(&bytes, default_id, sampling, config).with_context(|| format!("{name}, line {number}"))?;
+        // Numbers are given in order: to each name once, and to each line without one.
+        let next = UserId(jobs.len() as u32);
+        job.user = user.map_or(next, |user| *users.entry(user).or_insert(next));
+        jobs.push(job);
     }
     ensure!(!jobs.is_empty(), "{name} has no prompts");
     Ok(jobs)
 }
 
-fn line(bytes: &[u8], default_id: usize, sampling: &SamplingParams, config: &Config) -> anyhow::Result<Job> {
+/// A job, and the name of its user if it has one.
+fn line(bytes: &[u8], default_id: usize, sampling: &SamplingParams, config: &Config) -> anyhow::Result<(Job, Option<String>)> {
     let line: Line = serde_json::from_slice(bytes)?;
     let system = line.system.or_else(|| config.system.clone());
     let body = match (line.prompt, line.messages, line.prompt_ids) {
@@ -138,7 +154,8 @@ fn line(bytes: &[u8], default_id: usize, sampling: &SamplingParams, config: &Con
         ..sampling.clone()
     };
     sampling.check()?;
-    Ok(Job { id: line.id.unwrap_or_else(|| Value::from(default_id)), body, sampling })
+    let id = line.id.unwrap_or_else(|| Value::from(default_id));
+    Ok((Job { id, body, sampling, user: UserId(0), priority: line.priority }, line.user))
 }
 
 #[cfg(test)]
@@ -166,6 +183,17 @@ mod tests {
         assert_eq!((jobs[1].id.as_u64(), jobs[1].sampling.seed), (Some(2), 4));
         assert_eq!(jobs[2].body, Body::Ids(vec![1, 2]));
         assert!(jobs[2].sampling.ignore_eos);
+    }
+
+    #[test]
+    fn lines_of_the_same_user_are_one_users() {
+        let jobs = parse(
+            "{\"prompt\":\"1\",\"user\":\"a\"}\n{\"prompt\":\"2\"}\n{\"prompt\":\"3\",\"user\":\"b\",\"priority\":-2}\n\
+             {\"prompt\":\"4\",\"user\":\"a\"}\n{\"prompt\":\"5\"}",
+        )
+        .unwrap();
+        assert_eq!(jobs.iter().map(|job| job.user.0).collect::<Vec<_>>(), [0, 1, 2, 0, 4]);
+        assert_eq!(jobs.iter().map(|job| job.priority).collect::<Vec<_>>(), [0, 0, -2, 0, 0]);
     }
 
     #[test]

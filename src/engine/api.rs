@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use crate::batch::{RequestId, RowKind, UserId};
 use crate::sampling::{InvalidSampling, SamplingParams};
 use crate::scheduler::Refused;
-pub use crate::scheduler::{FinishReason, Limits, Waiting};
+pub use crate::scheduler::{FinishReason, InvalidLimits, Ledger, Limits, Mode, Policy, TakenBy, Waiting};
 
 /// Why a request was not taken. Each carries the numbers that decided it.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -54,9 +54,10 @@ pub enum Event {
         ahead: usize,
         prompt_tokens: usize,
     },
-    /// Taken into the batch for the first time.
+    /// Taken into the batch for the first time; so many of its positions were there already.
     Admitted {
         step: u64,
+        cached: usize,
     },
     /// One token sampled. `text` is what became printable with it: may be empty (half a character, or the
     /// beginning of a possible stop string).
@@ -68,13 +69,36 @@ pub enum Event {
     /// Its blocks were taken to let others go on; it will come back and its text stays.
     Preempted {
         step: u64,
-        by: Option<UserId>,
+        by: TakenBy,
     },
     Finished(Finished),
     Rejected(Rejected),
+    /// After `Finished`, where a witness was asked for.
+    Witnessed(Witnessed),
 }
 
-/// The end of a request, with its figures.
+/// What came of computing a finished request once more, alone: every logit that chose a token, bit by bit, and every
+/// token.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Witnessed {
+    pub request: RequestId,
+    pub user: UserId,
+    /// Tokens compared.
+    pub tokens: usize,
+    pub verdict: Verdict,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// All tokens, and all logits that they were chosen by, are the same bits.
+    Same,
+    /// From this token of the answer on (0: the first) the logits are others; `token`: and so was what was chosen.
+    Differs { at: usize, token: bool },
+    /// It could not be computed again.
+    NotRun { why: String },
+}
+
+/// The end of a request, with its figures. All times are engine time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finished {
     pub reason: FinishReason,
@@ -89,6 +113,38 @@ pub struct Finished {
     /// Decode only: tokens after the first, over the time from the first to the last; single steps are left out.
     pub tokens_per_s: Option<f64>,
     pub preemptions: u32,
+    /// Prompt tokens that were not computed because their keys and values were there.
+    pub cached_tokens: usize,
+    /// Submit to the first step. None when it never got into the batch.
+    pub queued: Option<Duration>,
+    /// Submit to the end.
+    pub end_to_end: Duration,
+    /// Time per output token: (end to end - TTFT) / (tokens - 1). None below two tokens.
+    pub tpot: Option<Duration>,
+    pub itl: Option<Itl>,
+    /// What TTFT was expected to be when the request came. None when nothing was known to go by.
+    pub predicted_ttft: Option<Duration>,
+}
+
+/// Gaps between a request's tokens (inter-token latency), preemptions and others' prompts included: percentiles by nearest
+/// rank over the newest 256, and the longest of all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Itl {
+    pub p50: Duration,
+    pub p95: Duration,
+    pub p99: Duration,
+    pub max: Duration,
+}
+
+/// What a request is beside its tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// More comes first, under [`Policy::Priority`].
+    pub priority: i32,
+    /// A request that it begins like: see [`crate::scheduler::Request::fork_of`].
+    pub fork_of: Option<RequestId>,
+    /// Whether it is to be computed once more at its end, alone, and compared.
+    pub witness: bool,
 }
 
 /// One request, already in tokens.
@@ -98,6 +154,7 @@ pub struct Submit {
     pub user: UserId,
     pub prompt: Vec<u32>,
     pub sampling: SamplingParams,
+    pub place: Place,
     /// Where its events go. Dropping the receiver cancels the request.
     pub events: mpsc::Sender<Event>,
 }
@@ -125,6 +182,12 @@ pub enum Command {
     /// While paused: make so many steps, then stop again.
     Step(u32),
     SetPace(Pace),
+    /// From the next step on.
+    SetLimits(Limits),
+    /// KV budget in blocks.
+    SetKvBlocks(usize),
+    /// The longest that a step is to take while somebody decodes: prompts get what is left of it. None: no such aim.
+    SetTargetItl(Option<Duration>),
     /// Stop taking work, let what runs end until `drain` is over, then cancel the rest and end.
     Shutdown {
         drain: Duration,
@@ -200,6 +263,9 @@ pub struct UserView {
     pub generated_tokens: usize,
     pub kv_blocks: usize,
     pub preemptions: u32,
+    /// Prompt tokens that were not computed because their keys and values were there.
+    pub cached_tokens: usize,
+    pub predicted_ttft: Option<Duration>,
 }
 
 /// Who holds one KV block.
@@ -211,6 +277,8 @@ pub enum BlockOwner {
     User(UserId),
     /// Held by more than one sequence.
     Shared,
+    /// Held by a finished request that is being computed once more.
+    Witness,
 }
 
 /// KV memory. `used + cached + free = total`.
@@ -224,8 +292,12 @@ pub struct KvView {
     pub free: usize,
     /// Kept free for running decodes when a new prompt asks.
     pub watermark: usize,
-    /// One entry a block.
+    /// What the budget can be raised to, in blocks.
+    pub capacity: usize,
+    /// One entry for each block of the budget.
     pub owners: Arc<[BlockOwner]>,
+    /// Used blocks that more than one sequence holds.
+    pub shared: usize,
     /// Token slots filled in used blocks: `used * block_size - filled` are wasted now.
     pub filled_slots: usize,
     /// Blocks that reserving `max_model_len` for each running sequence would take.
@@ -238,7 +310,21 @@ pub struct StepRow {
     pub user: UserId,
     pub request: RequestId,
     pub kind: RowKind,
+    /// Position of the first token computed.
+    pub start: usize,
     pub tokens: usize,
+}
+
+/// A sequence let into the batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepAdmission {
+    pub user: UserId,
+    pub request: RequestId,
+    pub blocks: usize,
+    /// Positions that were there already.
+    pub cached: usize,
+    /// It had been preempted before.
+    pub again: bool,
 }
 
 /// What one step did: the timeline's column.
@@ -248,13 +334,14 @@ pub struct StepRecord {
     /// Schedule to commit.
     pub duration: Duration,
     pub rows: Vec<StepRow>,
-    pub admitted: Vec<UserId>,
-    /// Victim and the one whose blocks ran short (None: itself).
-    pub preempted: Vec<(UserId, Option<UserId>)>,
+    pub admitted: Vec<StepAdmission>,
+    /// Victim and who or what took its blocks.
+    pub preempted: Vec<(UserId, TakenBy)>,
     pub finished: Vec<(UserId, FinishReason)>,
-    /// Users in the waiting queue after the step.
-    pub waiting: Vec<UserId>,
+    /// Who got nothing in this step, and why: passed-over running sequences, then the queue in its order. At most 64.
+    pub waiting: Vec<(UserId, Waiting)>,
     pub used_blocks: usize,
+    pub cached_blocks: usize,
     /// Tokens computed, of `max_num_batched_tokens`.
     pub budget_used: usize,
     pub budget: usize,
@@ -284,11 +371,38 @@ pub struct Note {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum NoteKind {
-    Queued { user: UserId, prompt_tokens: usize, ahead: usize },
-    Admitted { user: UserId, blocks: usize },
-    Preempted { user: UserId, by: Option<UserId>, recompute: usize },
-    Finished { user: UserId, reason: FinishReason, generated: usize },
-    Rejected { user: UserId, why: Rejected },
+    Queued {
+        user: UserId,
+        prompt_tokens: usize,
+        ahead: usize,
+    },
+    Admitted {
+        user: UserId,
+        blocks: usize,
+        cached: usize,
+    },
+    Preempted {
+        user: UserId,
+        by: TakenBy,
+        lost: usize,
+    },
+    Finished {
+        user: UserId,
+        reason: FinishReason,
+        generated: usize,
+    },
+    Rejected {
+        user: UserId,
+        why: Rejected,
+    },
+    /// Somebody changed a limit while the engine ran; `what` in words.
+    Changed {
+        what: String,
+    },
+    ChangeRefused {
+        why: String,
+    },
+    Witnessed(Witnessed),
 }
 
 /// Counters since the engine began, and the speeds of now.
@@ -314,6 +428,16 @@ pub struct Totals {
     pub step_time_mean: Option<Duration>,
 }
 
+/// Predicted TTFT held against what came of it, over the newest requests (at most 64).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prediction {
+    pub requests: usize,
+    /// Median of |predicted - actual| / actual.
+    pub error_median: f64,
+    /// Median of predicted / actual: above 1 it expects too much.
+    pub ratio_median: f64,
+}
+
 /// The engine as it was after one step: everything the panels draw. Built at the frame rate.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
@@ -323,6 +447,9 @@ pub struct Snapshot {
     pub pace: Pace,
     pub model: Arc<ModelInfo>,
     pub limits: Limits,
+    pub target_itl: Option<Duration>,
+    /// Prompt tokens that a step may compute at most while somebody decodes; None: no such limit.
+    pub prefill_budget: Option<usize>,
     /// The newest step's number; 0 before the first.
     pub step: u64,
     pub running: usize,
@@ -331,6 +458,11 @@ pub struct Snapshot {
     pub users: Vec<UserView>,
     pub kv: KvView,
     pub totals: Totals,
+    pub ledger: Arc<Ledger>,
+    /// How well TTFT was predicted lately.
+    pub prediction: Option<Prediction>,
+    /// Requests that wait to be computed once more.
+    pub witnesses_due: usize,
     /// Oldest first, bounded.
     pub timeline: VecDeque<Arc<StepRecord>>,
     /// One sample each half second of engine time, oldest first, bounded (60 s).

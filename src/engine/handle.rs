@@ -26,7 +26,10 @@ const MAX_BYTES_PER_TOKEN: usize = 128;
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
     pub limits: Limits,
+    /// The KV budget at the beginning, and what it can be raised to: what the model has memory for.
     pub num_blocks: usize,
+    pub capacity: usize,
+    pub target_itl: Option<Duration>,
     pub block_size: usize,
     pub pace: Pace,
     pub model: ModelInfo,
@@ -53,12 +56,15 @@ fn start_on(
     text: Arc<TextModel>,
     options: EngineOptions,
 ) -> Result<EngineHandle, StartError> {
-    let scheduler = Scheduler::new(options.limits, BlockManager::new(options.num_blocks, options.block_size))?;
+    let mut blocks = BlockManager::new(options.capacity.max(options.num_blocks), options.block_size);
+    blocks.set_total(options.num_blocks);
+    let scheduler = Scheduler::new(options.limits, blocks)?;
     let (commands, inbox) = command::sync_channel(COMMANDS);
     let worker = Worker::new(scheduler, model, text.clone(), &options, inbox);
     let (snapshots, stopped) = (worker.snapshots(), worker.stopped_time());
     thread.spawn(move || worker.run()).map_err(StartError::Thread)?;
-    Ok(EngineHandle { commands, snapshots, text, next_id: Arc::new(AtomicU64::new(1)), limits: options.limits, stopped })
+    let context = options.model.context.max(options.limits.max_model_len);
+    Ok(EngineHandle { commands, snapshots, text, next_id: Arc::new(AtomicU64::new(1)), context, stopped })
 }
 
 /// A way to talk to one engine.
@@ -68,7 +74,8 @@ pub struct EngineHandle {
     snapshots: watch::Receiver<Arc<Snapshot>>,
     text: Arc<TextModel>,
     next_id: Arc<AtomicU64>,
-    limits: Limits,
+    /// The most that `max_model_len` can be made.
+    context: usize,
     stopped: StoppedTime,
 }
 
@@ -87,14 +94,36 @@ impl EngineHandle {
     /// Renders and tokenizes a conversation and submits it. Everything that can be wrong with it arrives as
     /// `Event::Rejected` on the receiver. Dropping the receiver cancels the request.
     pub fn chat(&self, user: UserId, messages: &[Message], sampling: SamplingParams) -> (RequestId, mpsc::Receiver<Event>) {
+        self.chat_as(user, messages, sampling, Place::default())
+    }
+
+    /// The same, as a fork, with a priority, or with a witness.
+    pub fn chat_as(
+        &self,
+        user: UserId,
+        messages: &[Message],
+        sampling: SamplingParams,
+        place: Place,
+    ) -> (RequestId, mpsc::Receiver<Event>) {
         match self.encode(messages) {
-            Ok(prompt) => self.submit(user, prompt, sampling),
+            Ok(prompt) => self.submit_as(user, prompt, sampling, place),
             Err(why) => self.rejected(user, why),
         }
     }
 
     /// Submits token ids as they are: no template.
     pub fn submit(&self, user: UserId, prompt: Vec<u32>, sampling: SamplingParams) -> (RequestId, mpsc::Receiver<Event>) {
+        self.submit_as(user, prompt, sampling, Place::default())
+    }
+
+    /// The same, as a fork, with a priority, or with a witness.
+    pub fn submit_as(
+        &self,
+        user: UserId,
+        prompt: Vec<u32>,
+        sampling: SamplingParams,
+        place: Place,
+    ) -> (RequestId, mpsc::Receiver<Event>) {
         let vocab = self.text.vocab();
         if let Some(token) = prompt.iter().copied().find(|token| *token as usize >= vocab) {
             return self.rejected(user, Rejected::UnknownToken { token, vocab });
@@ -103,13 +132,13 @@ impl EngineHandle {
             return self.rejected(user, Rejected::Sampling(error));
         }
         let id = self.new_id();
-        let room = sampling.max_tokens.min(self.limits.max_model_len) + EVENT_ROOM;
+        let room = sampling.max_tokens.min(self.context) + EVENT_ROOM;
         let (events, receiver) = mpsc::channel(room);
-        let submit = Submit { id, user, prompt, sampling, events };
+        let submit = Submit { id, user, prompt, sampling, place, events };
         match self.commands.try_send(Command::Submit(submit)) {
             Ok(()) => (id, receiver),
             Err(command::TrySendError::Full(_)) => {
-                self.rejected(user, Rejected::QueueFull { waiting: COMMANDS, max_waiting: self.limits.max_waiting, wait: None })
+                self.rejected(user, Rejected::QueueFull { waiting: COMMANDS, max_waiting: COMMANDS, wait: None })
             }
             Err(command::TrySendError::Disconnected(_)) => self.rejected(user, Rejected::EngineGone(self.last_words())),
         }
@@ -130,6 +159,21 @@ impl EngineHandle {
 
     pub fn set_pace(&self, pace: Pace) {
         self.tell(Command::SetPace(pace));
+    }
+
+    /// New limits, from the next step on. What comes of it is in the snapshot: the limits, and a note.
+    pub fn set_limits(&self, limits: Limits) {
+        self.tell(Command::SetLimits(limits));
+    }
+
+    /// The KV budget in blocks, up to the capacity that the snapshot names.
+    pub fn set_kv_blocks(&self, blocks: usize) {
+        self.tell(Command::SetKvBlocks(blocks));
+    }
+
+    /// The longest that a step is to take while somebody decodes: prompts get what is left of it.
+    pub fn set_target_itl(&self, target: Option<Duration>) {
+        self.tell(Command::SetTargetItl(target));
     }
 
     /// Holds engine time still, for stopping the whole process.
@@ -154,9 +198,9 @@ impl EngineHandle {
 
     fn encode(&self, messages: &[Message]) -> Result<Vec<u32>, Rejected> {
         let bytes: usize = messages.iter().map(|message| message.content.len()).sum();
-        let bound = self.limits.max_model_len.saturating_mul(MAX_BYTES_PER_TOKEN);
-        if bytes > bound {
-            return Err(Rejected::TooManyBytes { bytes, max_model_len: self.limits.max_model_len });
+        let max_model_len = self.snapshots.borrow().limits.max_model_len;
+        if bytes > max_model_len.saturating_mul(MAX_BYTES_PER_TOKEN) {
+            return Err(Rejected::TooManyBytes { bytes, max_model_len });
         }
         self.text.encode_chat(messages).map_err(|error| match error {
             TokenizerError::Template(error) => Rejected::Template(error.to_string()),
@@ -230,9 +274,10 @@ mod tests {
             prefill_chunk: 8,
             max_model_len: 64,
             max_waiting: 1,
-            watermark: 0,
+            ..Limits::default()
         };
-        let options = EngineOptions { limits, num_blocks: 4, block_size: 16, pace: Pace::Full, model };
+        let options =
+            EngineOptions { limits, num_blocks: 4, capacity: 4, target_itl: None, block_size: 16, pace: Pace::Full, model };
         // No machine has a stack of this size to give.
         let thread = std::thread::Builder::new().stack_size(1 << 60);
         let error = start_on(thread, Box::new(NeverAsked), text, options).expect_err("no thread");

@@ -6,7 +6,8 @@ use tokio::sync::mpsc;
 
 use super::api::*;
 use super::metrics::RequestTimes;
-use crate::batch::UserId;
+use super::witness::{Evidence, Trial, digest};
+use crate::batch::{RequestId, UserId};
 use crate::sampling::{Sampler, SamplingParams};
 use crate::scheduler::RowResult;
 use crate::text::{StopMatcher, StreamDecoder, TextModel};
@@ -25,6 +26,10 @@ pub(super) struct Live {
     pub prompt_tokens: usize,
     pub generated: usize,
     pub preemptions: u32,
+    pub cached_tokens: usize,
+    pub predicted_ttft: Option<Duration>,
+    /// Kept for a witness, if one is wanted.
+    evidence: Option<Evidence>,
     admitted_at: Option<Duration>,
 }
 
@@ -42,6 +47,9 @@ impl Live {
             prompt_tokens,
             generated: 0,
             preemptions: 0,
+            cached_tokens: 0,
+            predicted_ttft: None,
+            evidence: None,
             admitted_at: None,
         }
     }
@@ -59,15 +67,21 @@ impl Live {
         let _ = self.events.try_send(event);
     }
 
-    pub fn admitted(&mut self, now: Duration, step: u64) {
+    /// Keeps what a witness will need.
+    pub fn keep_evidence(&mut self, prompt: Vec<u32>) {
+        self.evidence = Some(Evidence { prompt_len: prompt.len(), tokens: prompt, digests: Vec::new() });
+    }
+
+    pub fn admitted(&mut self, now: Duration, step: u64, cached: usize) {
         if self.admitted_at.is_none() {
             self.admitted_at = Some(now);
+            self.cached_tokens = cached;
             self.times.admitted(now);
-            self.tell(Event::Admitted { step });
+            self.tell(Event::Admitted { step, cached });
         }
     }
 
-    pub fn preempted(&mut self, step: u64, by: Option<UserId>) {
+    pub fn preempted(&mut self, step: u64, by: TakenBy) {
         self.preemptions += 1;
         self.times.preempted();
         // Preemptions are not counted beforehand: they never take the room of a token.
@@ -84,6 +98,10 @@ impl Live {
         let piece = if ends { String::new() } else { self.decoder.push(text, token) };
         let (shown, stopped) = self.stops.push(&piece);
         self.stopped |= stopped;
+        if let Some(evidence) = &mut self.evidence {
+            evidence.tokens.push(token);
+            evidence.digests.push(digest(logits));
+        }
         self.fresh = Some((token, shown));
         RowResult::Token { token, ends: ends || stopped }
     }
@@ -98,7 +116,7 @@ impl Live {
     }
 
     /// Says the end, and gives the number of tokens generated.
-    pub fn finish(&mut self, reason: FinishReason, message: Option<String>) -> usize {
+    pub fn finish(&mut self, reason: FinishReason, message: Option<String>, now: Duration) -> usize {
         let mut text = String::new();
         if !self.stopped {
             let (rest, stopped) = self.stops.push(&self.decoder.flush());
@@ -120,8 +138,20 @@ impl Live {
             ttft: self.times.ttft(),
             tokens_per_s: self.times.speed_overall(),
             preemptions: self.preemptions,
+            cached_tokens: self.cached_tokens,
+            queued: self.times.queued(),
+            end_to_end: self.times.end_to_end(now),
+            tpot: self.times.tpot(now),
+            itl: self.times.itl(),
+            predicted_ttft: self.predicted_ttft,
         }));
         self.generated
+    }
+
+    /// What a witness needs, once this has ended with at least one token.
+    pub fn into_trial(self, request: RequestId) -> Option<Trial> {
+        let evidence = self.evidence.filter(|evidence| !evidence.digests.is_empty())?;
+        Some(Trial::new(request, self.user, evidence, self.sampling, self.events))
     }
 
     /// How long it has been in the batch or had to come back to it.

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::api::{Sample, Totals};
+use super::api::{Itl, Sample, Totals};
 
 /// Samples kept for the charts: 60 s.
 const HISTORY: usize = 120;
@@ -36,6 +36,8 @@ pub struct RequestTimes {
     stalled: bool,
     recent: VecDeque<Duration>,
     gaps: VecDeque<Duration>,
+    longest_gap: Duration,
+    tokens: usize,
 }
 
 impl RequestTimes {
@@ -50,6 +52,8 @@ impl RequestTimes {
             stalled: false,
             recent: VecDeque::new(),
             gaps: VecDeque::new(),
+            longest_gap: Duration::ZERO,
+            tokens: 0,
         }
     }
 
@@ -59,9 +63,11 @@ impl RequestTimes {
 
     pub fn token(&mut self, at: Duration) {
         self.first.get_or_insert(at);
+        self.tokens += 1;
         if let Some(last) = self.last.replace(at) {
             let gap = at.saturating_sub(last);
             push_bounded(&mut self.gaps, gap, GAPS);
+            self.longest_gap = self.longest_gap.max(gap);
             // Speeds are of decode only; waiting and recompute are in the gap, where a reader felt them.
             if !self.stalled {
                 self.decoded += 1;
@@ -108,14 +114,31 @@ impl RequestTimes {
         rate(self.decoded, self.decoding)
     }
 
-    /// 95th percentile of the gaps between tokens (nearest rank), over the newest 256.
+    /// 95th percentile of the gaps between tokens, over the newest 256.
     pub fn itl_p95(&self) -> Option<Duration> {
+        self.itl().map(|itl| itl.p95)
+    }
+
+    /// The gaps between tokens: nearest rank over the newest 256, and the longest of all. None below four.
+    pub fn itl(&self) -> Option<Itl> {
         if self.gaps.len() < LEAST {
             return None;
         }
         let mut gaps: Vec<Duration> = self.gaps.iter().copied().collect();
         gaps.sort_unstable();
-        Some(gaps[(gaps.len() * 95).div_ceil(100) - 1])
+        let rank = |percent: usize| gaps[(gaps.len() * percent).div_ceil(100) - 1];
+        Some(Itl { p50: rank(50), p95: rank(95), p99: rank(99), max: self.longest_gap })
+    }
+
+    /// Submit to `end`.
+    pub fn end_to_end(&self, end: Duration) -> Duration {
+        end.saturating_sub(self.submitted)
+    }
+
+    /// Time per output token: (end to end - TTFT) / (tokens - 1). None below two tokens.
+    pub fn tpot(&self, end: Duration) -> Option<Duration> {
+        let others = u32::try_from(self.tokens.checked_sub(1)?).ok().filter(|others| *others > 0)?;
+        Some(self.end_to_end(end).saturating_sub(self.ttft()?) / others)
     }
 }
 

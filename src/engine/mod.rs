@@ -1,11 +1,14 @@
 //! The one thread that owns the scheduler and the model, and what others say to it.
 
 pub mod api;
+mod change;
+mod cost;
 mod handle;
 mod live;
 mod metrics;
 mod record;
 mod view;
+mod witness;
 mod worker;
 
 pub use api::*;

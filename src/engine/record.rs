@@ -18,6 +18,8 @@ const USERS: usize = 64;
 const WAITING: usize = 64;
 /// Answers whose length in time the wait estimate rests on.
 const SERVICES: usize = 16;
+/// Requests whose predicted TTFT is held against what it was.
+const PREDICTIONS: usize = 64;
 
 #[derive(Debug, Default)]
 pub(super) struct Records {
@@ -28,6 +30,10 @@ pub(super) struct Records {
     /// The last answer of users that have nothing live.
     pub ended: Vec<UserView>,
     services: VecDeque<Duration>,
+    /// Tokens of the last answers.
+    answers: VecDeque<usize>,
+    /// Predicted and actual TTFT of the last requests.
+    predictions: VecDeque<(Duration, Duration)>,
 }
 
 impl Records {
@@ -62,27 +68,74 @@ impl Records {
         Some(mean / u32::try_from(seats.max(1)).unwrap_or(u32::MAX))
     }
 
+    /// An answer of so many tokens ended of itself or at its bound.
+    pub fn answered(&mut self, tokens: usize) {
+        push_bounded(&mut self.answers, tokens, SERVICES);
+    }
+
+    /// Mean tokens of the last answers; None before the first.
+    pub fn mean_answer(&self) -> Option<f64> {
+        (!self.answers.is_empty()).then(|| self.answers.iter().sum::<usize>() as f64 / self.answers.len() as f64)
+    }
+
+    pub fn predicted(&mut self, predicted: Duration, actual: Duration) {
+        push_bounded(&mut self.predictions, (predicted, actual), PREDICTIONS);
+    }
+
+    /// How good the predictions of TTFT were.
+    pub fn prediction(&self) -> Option<Prediction> {
+        let pairs = self.predictions.iter().filter(|(_, actual)| !actual.is_zero());
+        let ratios: Vec<f64> = pairs.map(|(predicted, actual)| predicted.as_secs_f64() / actual.as_secs_f64()).collect();
+        let error_median = median(ratios.iter().map(|ratio| (ratio - 1.0).abs()).collect())?;
+        Some(Prediction { requests: ratios.len(), error_median, ratio_median: median(ratios)? })
+    }
+
     /// The record of a step that has been computed and not committed yet.
     pub fn begin(&self, batch: &Batch, scheduler: &Scheduler) -> StepRecord {
         let decisions = scheduler.decisions();
-        let rows = batch.rows.iter().map(|row| StepRow { user: row.user, request: row.id, kind: row.kind, tokens: row.len() });
+        let rows = batch.rows.iter().map(|row| StepRow {
+            user: row.user,
+            request: row.id,
+            kind: row.kind,
+            start: row.start,
+            tokens: row.len(),
+        });
+        let admitted = decisions.admitted.iter().map(|admission| StepAdmission {
+            user: admission.user,
+            request: admission.id,
+            blocks: admission.blocks,
+            cached: admission.cached,
+            again: admission.again,
+        });
         StepRecord {
             step: batch.step,
             duration: Duration::ZERO,
             rows: rows.collect(),
-            admitted: decisions.admitted.iter().map(|admission| admission.user).collect(),
+            admitted: admitted.collect(),
             preempted: decisions.preempted.iter().map(|preemption| (preemption.user, preemption.by)).collect(),
             finished: Vec::new(),
-            waiting: Vec::new(),
+            waiting: reasons(scheduler),
             used_blocks: 0,
+            cached_blocks: 0,
             budget_used: batch.tokens.len(),
             budget: scheduler.limits().max_num_batched_tokens,
         }
     }
 
     pub fn end(&mut self, mut record: StepRecord, scheduler: &Scheduler) {
-        record.waiting = scheduler.waiting().take(WAITING).map(|sequence| sequence.user).collect();
-        record.used_blocks = scheduler.blocks().counts().used;
+        let counts = scheduler.blocks().counts();
+        (record.used_blocks, record.cached_blocks) = (counts.used, counts.cached);
         push_bounded(&mut self.timeline, Arc::new(record), TIMELINE);
     }
+}
+
+/// Who got nothing in the newest step, and why.
+fn reasons(scheduler: &Scheduler) -> Vec<(UserId, Waiting)> {
+    scheduler.reasons().into_iter().take(WAITING).map(|(sequence, why)| (sequence.user, why)).collect()
+}
+
+/// The middle one; of an even number the lower middle.
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len().checked_sub(1)? / 2).copied()
 }

@@ -1,5 +1,6 @@
 //! The snapshot: the engine's state in the words of the screen. Built at the frame rate, not at the step rate.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use super::api::*;
 use super::live::Live;
 use super::worker::Core;
 use crate::batch::{RequestId, UserId};
-use crate::scheduler::{Scheduler, Sequence, Stage, blocks_for};
+use crate::scheduler::{BlockUse, Scheduler, Sequence, Stage, blocks_for};
 
 /// Steps of the timeline that a snapshot carries: more than any terminal is wide.
 const COLUMNS: usize = 512;
@@ -23,32 +24,42 @@ pub(super) fn snapshot(core: &mut Core, now: Duration) -> Snapshot {
         pace: core.pace,
         model: core.info.clone(),
         limits: *core.scheduler.limits(),
+        target_itl: core.cost.target(),
+        prefill_budget: core.cost.target().map(|_| core.scheduler.prefill_budget()),
         step: core.scheduler.step(),
         running: core.scheduler.running().len(),
-        waiting: core.scheduler.waiting().len(),
+        waiting: core.scheduler.num_waiting(),
         users: users(core),
         kv: kv(&core.scheduler, core.info.kv_bytes_per_token),
         totals,
+        ledger: Arc::new(core.scheduler.ledger().clone()),
+        prediction: core.records.prediction(),
+        witnesses_due: core.witnesses_due,
         timeline: timeline.range(timeline.len().saturating_sub(COLUMNS)..).cloned().collect(),
-        history: core.metrics.history(!core.scheduler.has_work(), core.scheduler.waiting().len()),
+        history: core.metrics.history(!core.scheduler.has_work(), core.scheduler.num_waiting()),
         notes: notes.range(notes.len().saturating_sub(NOTES)..).cloned().collect(),
     }
 }
 
 /// The newest live request of each user, or its last ended one, in order of the users' first requests.
 fn users(core: &Core) -> Vec<UserView> {
-    let sequences = || core.scheduler.running().iter().chain(core.scheduler.waiting());
-    let view = |user: &UserId| {
-        let newest = sequences().filter(|sequence| sequence.user == *user).max_by_key(|sequence| sequence.id);
-        match newest {
-            Some(sequence) => Some(live(sequence, core.live.get(&sequence.id)?)),
-            None => core.records.ended.iter().find(|view| view.user == *user).cloned(),
+    let reasons: HashMap<RequestId, Waiting> =
+        core.scheduler.reasons().into_iter().map(|(sequence, why)| (sequence.id, why)).collect();
+    let mut newest: HashMap<UserId, &Sequence> = HashMap::new();
+    for sequence in core.scheduler.running().iter().chain(core.scheduler.waiting()) {
+        let known = newest.entry(sequence.user).or_insert(sequence);
+        if known.id < sequence.id {
+            *known = sequence;
         }
+    }
+    let view = |user: &UserId| match newest.get(user) {
+        Some(sequence) => Some(live(sequence, core.live.get(&sequence.id)?, reasons.get(&sequence.id).cloned())),
+        None => core.records.ended.iter().find(|view| view.user == *user).cloned(),
     };
     core.records.users.iter().filter_map(view).collect()
 }
 
-fn live(sequence: &Sequence, live: &Live) -> UserView {
+fn live(sequence: &Sequence, live: &Live, waiting: Option<Waiting>) -> UserView {
     let status = match sequence.stage {
         Stage::Waiting => Status::Waiting,
         Stage::Preempted => Status::Preempted,
@@ -60,7 +71,7 @@ fn live(sequence: &Sequence, live: &Live) -> UserView {
         user: sequence.user,
         request: sequence.id,
         status,
-        waiting: sequence.waiting.clone(),
+        waiting,
         tokens_per_s: live.times.speed_now(),
         ttft: live.times.ttft(),
         queued: live.times.queued(),
@@ -70,6 +81,8 @@ fn live(sequence: &Sequence, live: &Live) -> UserView {
         generated_tokens: sequence.num_generated(),
         kv_blocks: sequence.table.len(),
         preemptions: sequence.preemptions,
+        cached_tokens: sequence.cached_tokens,
+        predicted_ttft: live.predicted_ttft,
     }
 }
 
@@ -89,19 +102,32 @@ pub(super) fn ended(id: RequestId, live: &Live, reason: FinishReason) -> UserVie
         generated_tokens: live.generated,
         kv_blocks: 0,
         preemptions: live.preemptions,
+        cached_tokens: live.cached_tokens,
+        predicted_ttft: live.predicted_ttft,
     }
 }
 
 fn kv(scheduler: &Scheduler, bytes_per_token: usize) -> KvView {
     let blocks = scheduler.blocks();
     let counts = blocks.counts();
-    let mut owners = vec![BlockOwner::Free; blocks.total()];
+    let uses = blocks.uses();
+    let mut holders = vec![None; uses.len()];
     for sequence in scheduler.running() {
-        for block in &sequence.table {
-            owners[block.0 as usize] =
-                if blocks.references(*block) > 1 { BlockOwner::Shared } else { BlockOwner::User(sequence.user) };
-        }
+        sequence.table.iter().for_each(|block| holders[block.0 as usize] = Some(sequence.user));
     }
+    let owner = |(what, holder): (&BlockUse, &Option<UserId>)| match (what, holder) {
+        (BlockUse::Spare, _) => None,
+        (BlockUse::Free, _) => Some(BlockOwner::Free),
+        (BlockUse::Cached, _) => Some(BlockOwner::Cached),
+        (BlockUse::Used(1), Some(user)) => Some(BlockOwner::User(*user)),
+        (BlockUse::Used(1), None) => Some(BlockOwner::Witness),
+        (BlockUse::Used(_), _) => Some(BlockOwner::Shared),
+    };
+    // A shared block is full: it was counted once for each that holds it.
+    let doubles: usize = uses.iter().map(|what| if let BlockUse::Used(count) = what { *count as usize - 1 } else { 0 }).sum();
+    let computed: usize = scheduler.running().iter().map(|sequence| sequence.num_computed).sum();
+    let borrowed: usize =
+        uses.iter().zip(&holders).filter(|(what, holder)| **what == BlockUse::Used(1) && holder.is_none()).count();
     KvView {
         block_size: blocks.block_size(),
         bytes_per_block: blocks.block_size() * bytes_per_token,
@@ -110,8 +136,10 @@ fn kv(scheduler: &Scheduler, bytes_per_token: usize) -> KvView {
         cached: counts.cached,
         free: counts.free,
         watermark: scheduler.limits().watermark,
-        owners: Arc::from(owners),
-        filled_slots: scheduler.running().iter().map(|sequence| sequence.num_computed).sum(),
+        capacity: blocks.capacity(),
+        owners: uses.iter().zip(&holders).filter_map(owner).collect(),
+        shared: uses.iter().filter(|what| matches!(what, BlockUse::Used(2..))).count(),
+        filled_slots: computed.saturating_sub(doubles * blocks.block_size()) + borrowed * blocks.block_size(),
         reserved_max: scheduler.running().len() * blocks_for(scheduler.limits().max_model_len, blocks.block_size()),
     }
 }

@@ -12,14 +12,17 @@ use tokio::sync::watch;
 
 use super::Model;
 use super::api::*;
+use super::change;
+use super::cost::{Ahead, Cost};
 use super::handle::EngineOptions;
 use super::live::Live;
 use super::metrics::{Metrics, StepFigures};
 use super::record::Records;
 use super::view;
+use super::witness::Trials;
 use crate::batch::{Batch, RequestId, RowKind, UserId};
 use crate::sampling::Sampler;
-use crate::scheduler::{Outcome, Request, RowResult, Scheduler};
+use crate::scheduler::{Outcome, Request, RowResult, Scheduler, Sequence};
 use crate::text::TextModel;
 
 /// Snapshots are built at most this often while steps are faster.
@@ -38,6 +41,7 @@ pub(super) struct Worker {
     sampler: Sampler,
     results: Vec<RowResult>,
     outcomes: Vec<Outcome>,
+    trials: Trials,
     clock: Clock,
     steps_left: u32,
     last_start: Option<Instant>,
@@ -52,6 +56,8 @@ pub(super) struct Core {
     pub live: HashMap<RequestId, Live>,
     pub metrics: Metrics,
     pub records: Records,
+    pub cost: Cost,
+    pub witnesses_due: usize,
     pub info: Arc<ModelInfo>,
     pub state: RunState,
     pub pace: Pace,
@@ -109,11 +115,14 @@ impl Worker {
             live: HashMap::new(),
             metrics: Metrics::default(),
             records: Records::default(),
+            cost: Cost::default(),
+            witnesses_due: 0,
             info: Arc::new(options.model.clone()),
             state: RunState::Idle,
             pace: options.pace,
             fault: None,
         };
+        core.cost.set_target(options.target_itl);
         let out = watch::channel(Arc::new(view::snapshot(&mut core, Duration::ZERO))).0;
         Worker {
             model,
@@ -124,6 +133,7 @@ impl Worker {
             sampler: Sampler::default(),
             results: Vec::new(),
             outcomes: Vec::new(),
+            trials: Trials::default(),
             clock: Clock::new(StoppedTime::default()),
             steps_left: 0,
             last_start: None,
@@ -150,7 +160,7 @@ impl Worker {
             tracing::error!("{what}");
             self.core.fault = Some(what.clone());
             for (_, mut live) in self.core.live.drain() {
-                live.finish(FinishReason::Failed, Some(what.clone()));
+                live.finish(FinishReason::Failed, Some(what.clone()), self.clock.now());
             }
         }
         self.refuse_the_rest();
@@ -175,6 +185,9 @@ impl Worker {
             return false;
         }
         self.cancel_abandoned();
+        if !self.paused() && self.trials.turn(self.core.scheduler.has_work()) {
+            self.trial_step();
+        }
         if !self.core.scheduler.has_work() || !self.may_step() {
             return true;
         }
@@ -225,7 +238,8 @@ impl Worker {
                 self.cancel_all(|_| true);
             }
             let over = self.stop_at.is_some() || !self.inbox_open;
-            if over && !self.core.scheduler.has_work() {
+            let past = self.stop_at.is_some_and(|at| Instant::now() >= at);
+            if over && !self.core.scheduler.has_work() && (self.trials.is_empty() || past) {
                 return false;
             }
             match self.next_command() {
@@ -246,6 +260,9 @@ impl Worker {
         }
         let idle = !self.core.scheduler.has_work();
         let held = self.paused() && self.steps_left == 0;
+        if idle && !held && !self.trials.is_empty() {
+            return None;
+        }
         if idle || held {
             self.rest(idle);
             return self.wait(self.stop_at.map(|at| at.saturating_duration_since(Instant::now())));
@@ -306,6 +323,9 @@ impl Worker {
                 }
             }
             Command::SetPace(pace) => self.core.pace = pace,
+            Command::SetLimits(limits) => change::set_limits(&mut self.core, limits),
+            Command::SetKvBlocks(blocks) => change::set_kv_blocks(&mut self.core, blocks),
+            Command::SetTargetItl(target) => change::set_target_itl(&mut self.core, target),
             Command::Shutdown { drain } => {
                 self.stop_at.get_or_insert(Instant::now() + drain);
                 if self.paused() {
@@ -318,16 +338,23 @@ impl Worker {
 
     fn submit(&mut self, submit: Submit) {
         let now = self.clock.now();
-        let Submit { id, user, prompt, sampling, events } = submit;
+        let Submit { id, user, prompt, sampling, place, events } = submit;
         let prompt_tokens = prompt.len();
-        let refused = if self.stop_at.is_some() {
-            Err(Rejected::ShuttingDown)
-        } else {
-            self.core.scheduler.submit(Request { id, user, prompt, max_tokens: sampling.max_tokens }).map_err(Rejected::from)
+        let predicted_ttft = self.core.expected_ttft(&prompt);
+        let evidence = place.witness.then(|| prompt.clone());
+        let max_tokens = sampling.max_tokens;
+        let request = Request { id, user, prompt, max_tokens, priority: place.priority, fork_of: place.fork_of };
+        let refused = match self.stop_at {
+            Some(_) => Err(Rejected::ShuttingDown),
+            None => self.core.scheduler.submit(request).map_err(Rejected::from),
         };
         match refused {
             Ok(ahead) => {
-                let live = Live::new(user, prompt_tokens, sampling, events, now);
+                let mut live = Live::new(user, prompt_tokens, sampling, events, now);
+                live.predicted_ttft = predicted_ttft;
+                if let Some(prompt) = evidence {
+                    live.keep_evidence(prompt);
+                }
                 live.tell(Event::Queued { ahead, prompt_tokens });
                 self.core.live.insert(id, live);
                 self.core.records.note(self.core.scheduler.step(), NoteKind::Queued { user, prompt_tokens, ahead });
@@ -374,6 +401,7 @@ impl Worker {
     fn step(&mut self) {
         self.last_start = Some(Instant::now());
         let started = self.clock.now();
+        self.core.keep_to_target();
         let batch = self.core.scheduler.schedule();
         self.tell_decisions();
         let fault = match self.model.forward(&batch) {
@@ -398,18 +426,15 @@ impl Worker {
         let decisions = core.scheduler.decisions();
         for admission in &decisions.admitted {
             let Some(live) = core.live.get_mut(&admission.id) else { continue };
-            live.admitted(now, step);
-            core.records.note(step, NoteKind::Admitted { user: admission.user, blocks: admission.blocks });
+            live.admitted(now, step, admission.cached);
+            let (user, blocks, cached) = (admission.user, admission.blocks, admission.cached);
+            core.records.note(step, NoteKind::Admitted { user, blocks, cached });
         }
-        for preemption in &decisions.preempted {
-            let Some(live) = core.live.get_mut(&preemption.id) else { continue };
-            live.preempted(step, preemption.by);
-            let (user, by, recompute) = (preemption.user, preemption.by, preemption.recompute);
-            core.records.note(step, NoteKind::Preempted { user, by, recompute });
+        core.metrics.totals_mut().recomputed_tokens += decisions.recomputed as u64;
+        if !decisions.preempted.is_empty() {
+            let preempted = decisions.preempted.clone();
+            change::tell_preempted(core, &preempted);
         }
-        let totals = core.metrics.totals_mut();
-        totals.preemptions += decisions.preempted.len() as u64;
-        totals.recomputed_tokens += decisions.recomputed as u64;
     }
 
     /// `started` in engine time.
@@ -417,6 +442,7 @@ impl Worker {
         let mut record = self.core.records.begin(&batch, &self.core.scheduler);
         let prefilled: usize = batch.rows.iter().filter(|row| row.kind == RowKind::Prefill).map(|row| row.len()).sum();
         let (rows, sampled) = (batch.rows.len(), batch.num_sampled());
+        let decodes = batch.rows.iter().filter(|row| row.kind == RowKind::Decode).count();
         let unsampled: Vec<RequestId> = match fault {
             Some(_) => batch.rows.iter().filter(|row| !row.samples).map(|row| row.id).collect(),
             None => Vec::new(),
@@ -429,6 +455,9 @@ impl Worker {
             let Some(live) = self.core.live.get_mut(&id) else { continue };
             if let Some(ttft) = live.send_fresh(record.step, now) {
                 self.core.metrics.first_token(ttft);
+                if let Some(predicted) = live.predicted_ttft {
+                    self.core.records.predicted(predicted, ttft);
+                }
             }
             if let Some(reason) = finish {
                 record.finished.push((live.user(), reason));
@@ -442,8 +471,9 @@ impl Worker {
         self.core.metrics.totals_mut().prompt_tokens += prefilled as u64;
         record.duration = self.clock.now().saturating_sub(started);
         let figures = StepFigures { at: now, duration: record.duration, rows, sampled, prefilled, by_hand: self.paused() };
+        self.core.cost.step(decodes, prefilled, record.duration);
         self.core.records.end(record, &self.core.scheduler);
-        let queue = self.core.scheduler.waiting().len();
+        let queue = self.core.scheduler.num_waiting();
         self.core.metrics.step(figures, queue);
     }
 
@@ -452,7 +482,10 @@ impl Worker {
         let Some(mut live) = self.core.live.remove(&id) else { return };
         let now = self.clock.now();
         let message = message.or_else(|| self.no_room(reason, live.generated));
-        let generated = live.finish(reason, message);
+        let generated = live.finish(reason, message, now);
+        if matches!(reason, FinishReason::Stop | FinishReason::Length) {
+            self.core.records.answered(generated);
+        }
         let totals = self.core.metrics.totals_mut();
         match reason {
             FinishReason::Cancelled => totals.cancelled += 1,
@@ -461,6 +494,51 @@ impl Worker {
         let step = self.core.scheduler.step();
         self.core.records.note(step, NoteKind::Finished { user: live.user(), reason, generated });
         self.core.records.ended(view::ended(id, &live, reason), live.service_time(now));
+        if let Some(trial) = live.into_trial(id).filter(|_| reason != FinishReason::Failed)
+            && let Some(trial) = self.trials.add(trial)
+        {
+            let why = "too many others wait to be computed once more".into();
+            let witnessed = trial.witnessed(Verdict::NotRun { why });
+            self.witnessed(&trial, witnessed);
+        }
+        self.core.witnesses_due = self.trials.len();
+    }
+
+    /// One step of the first trial: see `witness.rs`.
+    fn trial_step(&mut self) {
+        let core = &mut self.core;
+        let chunk = core.scheduler.limits().max_num_batched_tokens;
+        let Some(trial) = self.trials.first() else { return };
+        let tokens = trial.evidence.tokens.len();
+        if !core.scheduler.borrow_blocks(&mut trial.table, tokens) {
+            // As long as somebody runs, blocks may come free.
+            if !core.scheduler.has_work() {
+                let why = format!("{tokens} tokens do not fit the KV budget any more");
+                self.end_trial(Verdict::NotRun { why });
+            }
+            return;
+        }
+        let batch = self.trials.batch(core.scheduler.step(), chunk);
+        let verdict = match self.model.forward(batch) {
+            Ok(logits) => self.trials.compare(logits, &mut self.sampler),
+            Err(error) => Some(Verdict::NotRun { why: error.to_string() }),
+        };
+        if let Some(verdict) = verdict {
+            self.end_trial(verdict);
+        }
+    }
+
+    fn end_trial(&mut self, verdict: Verdict) {
+        let Some(mut trial) = self.trials.pop() else { return };
+        self.core.scheduler.return_blocks(&mut trial.table);
+        self.core.witnesses_due = self.trials.len();
+        let witnessed = trial.witnessed(verdict);
+        self.witnessed(&trial, witnessed);
+    }
+
+    fn witnessed(&mut self, trial: &super::witness::Trial, witnessed: Witnessed) {
+        let _ = trial.events.try_send(Event::Witnessed(witnessed.clone()));
+        self.core.records.note(self.core.scheduler.step(), NoteKind::Witnessed(witnessed));
     }
 
     /// What was full when an answer was cut, with its number.
@@ -484,6 +562,41 @@ impl Worker {
         self.published = Some(Instant::now());
         let now = self.clock.now();
         self.out.send_replace(Arc::new(view::snapshot(&mut self.core, now)));
+    }
+}
+
+impl Core {
+    /// What prompts may have of the next step, so that decodes keep to the target ITL.
+    pub(super) fn keep_to_target(&mut self) {
+        let decodes = self.scheduler.running().iter().filter(|sequence| sequence.is_decoding()).count();
+        self.scheduler.set_prefill_budget(self.cost.prefill_budget(decodes).unwrap_or(usize::MAX));
+    }
+
+    /// What TTFT a request that comes now can expect; None when nothing is known to go by.
+    fn expected_ttft(&self, prompt: &[u32]) -> Option<Duration> {
+        let scheduler = &self.scheduler;
+        let limits = scheduler.limits();
+        let running = scheduler.running();
+        let mean_answer = self.records.mean_answer();
+        let remaining = |sequence: &Sequence| {
+            let most = sequence.max_tokens.saturating_sub(sequence.num_generated()) as f64;
+            // An answer that is already longer than most gets as much again as a quarter of those.
+            mean_answer.map_or(most, |mean| (mean - sequence.num_generated() as f64).max(mean / 4.0).min(most))
+        };
+        let most_answers = running.iter().map(|sequence| sequence.max_tokens as f64).fold(0.0, f64::max);
+        let prefill: usize = running.iter().filter(|other| !other.is_decoding()).map(Sequence::remaining).sum();
+        let budget = limits.max_num_batched_tokens.saturating_sub(running.len()).min(scheduler.prefill_budget());
+        let ahead = Ahead {
+            remaining: running.iter().map(remaining).collect(),
+            free_seats: limits.max_num_seqs.saturating_sub(running.len()),
+            waiting: scheduler.num_waiting(),
+            mean_answer: mean_answer.unwrap_or(most_answers),
+            prompt_tokens_ahead: prefill + scheduler.waiting().map(Sequence::remaining).sum::<usize>(),
+            prompt_tokens: prompt.len().saturating_sub(scheduler.cached_tokens(prompt)),
+            tokens_per_step: budget,
+            chunk: limits.prefill_chunk,
+        };
+        self.cost.expected_ttft(&ahead).map(Duration::from_secs_f64)
     }
 }
 

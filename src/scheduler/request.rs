@@ -10,9 +10,45 @@ pub struct Request {
     pub prompt: Vec<u32>,
     /// Tokens of answer at most.
     pub max_tokens: usize,
+    /// More comes first, under [`Policy::Priority`].
+    pub priority: i32,
+    /// A request that it begins like. If that one is running when this one is let in, what they have in common is
+    /// shared, to the token: a fork.
+    pub fork_of: Option<RequestId>,
 }
 
-/// The limits in force.
+impl Request {
+    /// A request of ordinary priority that is no fork.
+    pub fn new(id: RequestId, user: UserId, prompt: Vec<u32>, max_tokens: usize) -> Request {
+        Request { id, user, prompt, max_tokens, priority: 0, fork_of: None }
+    }
+}
+
+/// Who is let in first, and whose blocks are taken first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Policy {
+    /// First come, first served; the youngest is preempted.
+    #[default]
+    Fcfs,
+    /// By user, not by request: who has been served the fewest tokens, of prompts and answers; the user who has been
+    /// served the most is preempted (the virtual token counter of Sheng et al., "Fairness in Serving Large Language
+    /// Models", OSDI 2024, with equal weights).
+    Fair,
+    /// The highest priority first, and within one first come, first served; the lowest is preempted.
+    Priority,
+}
+
+/// When a place is given to the next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// At every step (iteration-level scheduling, Orca, OSDI 2022).
+    #[default]
+    Continuous,
+    /// When the whole group is done: for comparison.
+    Static,
+}
+
+/// The limits in force. All of them can be changed between two steps (see [`super::Scheduler::set_limits`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Sequences running at once at most: the seats of the batch.
@@ -27,6 +63,26 @@ pub struct Limits {
     pub max_waiting: usize,
     /// Blocks kept free for running decodes when a new prompt asks to come in.
     pub watermark: usize,
+    pub policy: Policy,
+    pub mode: Mode,
+    /// Whether full blocks are kept for their contents, and found again.
+    pub prefix_cache: bool,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            max_num_seqs: 8,
+            max_num_batched_tokens: 256,
+            prefill_chunk: 64,
+            max_model_len: 4096,
+            max_waiting: 64,
+            watermark: 0,
+            policy: Policy::Fcfs,
+            mode: Mode::Continuous,
+            prefix_cache: true,
+        }
+    }
 }
 
 /// Limits that contradict each other.
@@ -39,6 +95,10 @@ pub enum InvalidLimits {
          raise the first or lower the second"
     )]
     BudgetBelowSeats { budget: usize, seats: usize },
+    #[error("a KV budget of {blocks} blocks is too small: {user}'s conversation alone needs {needed}", user = .user.0)]
+    BelowLive { blocks: usize, user: UserId, needed: usize },
+    #[error("a KV budget of {blocks} blocks is more than this engine was started with: it has {capacity}")]
+    OverCapacity { blocks: usize, capacity: usize },
 }
 
 impl Limits {
@@ -119,14 +179,54 @@ pub enum Waiting {
     Seats { running: usize, max_num_seqs: usize },
     /// The step's token budget was spent on others.
     Budget { max_num_batched_tokens: usize, spent_on: Vec<UserId> },
-    /// Its tokens need more blocks than are free above the watermark.
+    /// Prompts of others took what a step may spend on prompts while somebody decodes (see
+    /// [`super::Scheduler::set_prefill_budget`]).
+    PrefillBudget { tokens: usize, spent_on: Vec<UserId> },
+    /// Its tokens need more blocks than can be had above the watermark: `needed` beside those it would share, `free`
+    /// with those that are only cached.
     Blocks { needed: usize, free: usize, watermark: usize },
-    /// First come, first served: it stands behind others that cannot go in yet.
+    /// It stands behind others that cannot go in yet.
     Behind { ahead: usize },
-    /// Its blocks were taken in this step (`by` is None when it ran short itself).
-    PreemptedBy { by: Option<UserId> },
+    /// Its blocks were taken in this step.
+    Preempted { by: TakenBy },
     /// Someone was preempted in this step, so nobody new was let in.
     PreemptionStep,
+    /// Static batching: the group that runs is not done.
+    Group { running: usize },
+    /// `user` is computing so many tokens that it would have to compute as well: it will share them.
+    SharedPrefix { user: UserId, tokens: usize },
     /// No step has been made since it came.
     NotYet,
+}
+
+/// Who or what took a sequence's blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum TakenBy {
+    /// This user's sequence needed a block.
+    User(UserId),
+    /// It ran short itself.
+    Itself,
+    /// `max_num_seqs` was lowered.
+    Seats,
+    /// The KV budget was lowered.
+    KvBudget,
+}
+
+impl std::fmt::Display for Policy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Policy::Fcfs => "fcfs",
+            Policy::Fair => "fair",
+            Policy::Priority => "priority",
+        })
+    }
+}
+
+impl std::fmt::Display for Mode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Mode::Continuous => "continuous",
+            Mode::Static => "static",
+        })
+    }
 }

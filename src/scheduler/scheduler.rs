@@ -1,11 +1,14 @@
 //! The scheduler: submit, cancel, schedule, commit.
 
-use std::collections::VecDeque;
+use crate::batch::{Batch, BlockId, RequestId, Row, RowKind, UserId};
 
-use crate::batch::{Batch, RequestId, Row, RowKind, UserId};
-
+use super::accounts::Accounts;
 use super::block::{BlockManager, blocks_for};
-use super::request::{FinishReason, InvalidLimits, Limits, Refused, Request, Waiting};
+use super::ledger::Ledger;
+use super::prefix::ContentId;
+use super::queue::Queue;
+use super::reasons::Stop;
+use super::request::{FinishReason, InvalidLimits, Limits, Policy, Refused, Request, TakenBy};
 use super::sequence::{Sequence, Stage};
 
 /// A sequence let into the batch in the newest step.
@@ -13,20 +16,22 @@ use super::sequence::{Sequence, Stage};
 pub struct Admission {
     pub id: RequestId,
     pub user: UserId,
+    /// In its table, shared ones included.
     pub blocks: usize,
+    /// Positions that were there already: a prefix hit, or shared with the origin of a fork.
+    pub cached: usize,
     /// It was in the batch before and had been preempted.
     pub again: bool,
 }
 
-/// A sequence whose blocks were taken in the newest step.
+/// A sequence whose blocks were taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preemption {
     pub id: RequestId,
     pub user: UserId,
-    /// Whose need took them; None when the sequence itself ran short.
-    pub by: Option<UserId>,
-    /// Positions that will have to be computed a second time.
-    pub recompute: usize,
+    pub by: TakenBy,
+    /// Positions that are given up. On its return it may find some of them in the cache.
+    pub lost: usize,
 }
 
 /// What `schedule` decided beside the batch itself.
@@ -54,24 +59,40 @@ pub struct Outcome {
     pub finish: Option<FinishReason>,
 }
 
-/// Continuous batching with paged KV, chunked prefill and preemption by recompute (Orca, OSDI 2022; vLLM,
-/// SOSP 2023; Sarathi-Serve, OSDI 2024), first come first served.
+/// Continuous batching with paged KV, chunked prefill, preemption by recompute and a prefix cache (Orca, OSDI 2022;
+/// vLLM, SOSP 2023; Sarathi-Serve, OSDI 2024).
 ///
-/// `running` is always in order of arrival: the queue is (preempted sequences return to its front, and the
-/// victim is always the youngest), and nobody overtakes.
+/// `running` is in the order of admission. Who is let in next and who is preempted is the policy's; under
+/// [`Policy::Fcfs`] nobody overtakes, so `running` is in order of arrival as well.
 #[derive(Clone, Debug)]
 pub struct Scheduler {
-    limits: Limits,
-    blocks: BlockManager,
-    waiting: VecDeque<Sequence>,
-    running: Vec<Sequence>,
-    step: u64,
-    decisions: Decisions,
+    pub(super) limits: Limits,
+    pub(super) blocks: BlockManager,
+    pub(super) waiting: Queue,
+    pub(super) running: Vec<Sequence>,
+    pub(super) accounts: Accounts,
+    pub(super) ledger: Ledger,
+    pub(super) step: u64,
+    pub(super) decisions: Decisions,
+    /// Prompt tokens that a step may compute at most while somebody decodes.
+    pub(super) prefill_budget: usize,
+    /// Where admission stopped in the newest step, and what was left.
+    pub(super) stop: Stop,
+    arrivals: u64,
     outcomes: Vec<Outcome>,
     /// Index into `running` of each row of the batch that is out.
     slots: Vec<usize>,
     /// The buffers of the batch committed last, to be used again.
     spare: Batch,
+    pub(super) found: Vec<BlockId>,
+}
+
+/// What is left of a step while rows are put into its batch.
+pub(super) struct Budget {
+    /// Tokens of the whole step.
+    pub tokens: usize,
+    /// Of those, for prompts.
+    pub prefill: usize,
 }
 
 impl Scheduler {
@@ -80,16 +101,24 @@ impl Scheduler {
         if blocks.total() == 0 {
             return Err(InvalidLimits::Zero("the number of KV blocks"));
         }
+        let mut waiting = Queue::default();
+        waiting.set_policy(limits.policy);
         Ok(Scheduler {
             limits,
             blocks,
-            waiting: VecDeque::new(),
+            waiting,
             running: Vec::new(),
+            accounts: Accounts::default(),
+            ledger: Ledger::default(),
             step: 0,
             decisions: Decisions::default(),
+            prefill_budget: usize::MAX,
+            stop: Stop::default(),
+            arrivals: 0,
             outcomes: Vec::new(),
             slots: Vec::new(),
             spare: Batch::default(),
+            found: Vec::new(),
         })
     }
 
@@ -101,19 +130,27 @@ impl Scheduler {
         &self.blocks
     }
 
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
     /// The newest step's number; 0 before the first.
     pub fn step(&self) -> u64 {
         self.step
     }
 
-    /// In order of arrival.
+    /// In order of admission.
     pub fn running(&self) -> &[Sequence] {
         &self.running
     }
 
-    /// In the order in which they will be let in.
-    pub fn waiting(&self) -> impl ExactSizeIterator<Item = &Sequence> {
-        self.waiting.iter()
+    /// In the order in which they will be let in, as far as that can be said beforehand.
+    pub fn waiting(&self) -> impl Iterator<Item = &Sequence> {
+        self.waiting.iter(&self.accounts)
+    }
+
+    pub fn num_waiting(&self) -> usize {
+        self.waiting.len()
     }
 
     pub fn has_work(&self) -> bool {
@@ -123,6 +160,11 @@ impl Scheduler {
     /// What the newest `schedule` decided.
     pub fn decisions(&self) -> &Decisions {
         &self.decisions
+    }
+
+    /// Tokens computed so far for the user of this sequence, as the fair policy counts them.
+    pub fn service(&self, sequence: &Sequence) -> u64 {
+        self.accounts.service(sequence.account)
     }
 
     /// The sequence behind a row of the batch that is out, by the row's index.
@@ -136,8 +178,17 @@ impl Scheduler {
         self.limits.max_model_len.min(self.blocks.total().saturating_mul(self.blocks.block_size()))
     }
 
-    /// Puts a request at the end of the queue and says how many are before it; refuses what can never run, and
-    /// what finds the queue full.
+    /// How much of a prompt is in the prefix cache now, in tokens.
+    pub fn cached_tokens(&self, prompt: &[u32]) -> usize {
+        let mut found = Vec::new();
+        if self.limits.prefix_cache {
+            self.blocks.cached_prefix(prompt, &mut found);
+        }
+        found.len() * self.blocks.block_size()
+    }
+
+    /// Puts a request into the queue and says how many are before it; refuses what can never run, and what finds the
+    /// queue full.
     pub fn submit(&mut self, request: Request) -> Result<usize, Refused> {
         let prompt = request.prompt.len();
         if prompt == 0 {
@@ -154,19 +205,28 @@ impl Scheduler {
         if waiting >= self.limits.max_waiting {
             return Err(Refused::QueueFull { waiting, max_waiting: self.limits.max_waiting });
         }
-        self.waiting.push_back(Sequence::new(request));
-        Ok(waiting)
+        self.arrivals += 1;
+        let (id, account) = (request.id, self.accounts.open(request.user, self.limits.policy == Policy::Fair));
+        self.waiting.insert(Sequence::new(request, self.arrivals, self.step, account));
+        match self.limits.policy {
+            Policy::Fcfs => Ok(waiting),
+            Policy::Fair | Policy::Priority => Ok(self.waiting().position(|sequence| sequence.id == id).unwrap_or(waiting)),
+        }
     }
 
     /// Takes a sequence out, whatever it is doing, and gives its blocks back. None when there is no such one
     /// (any more), which is no error: it may just have ended.
     pub fn cancel(&mut self, id: RequestId) -> Option<Sequence> {
-        if let Some(at) = self.waiting.iter().position(|sequence| sequence.id == id) {
-            return self.waiting.remove(at);
-        }
-        let at = self.running.iter().position(|sequence| sequence.id == id)?;
-        let mut sequence = self.running.remove(at);
-        self.blocks.release(&mut sequence.table);
+        let sequence = match self.waiting.remove(id) {
+            Some(sequence) => sequence,
+            None => {
+                let at = self.running.iter().position(|sequence| sequence.id == id)?;
+                let mut sequence = self.running.remove(at);
+                self.blocks.release(&mut sequence.table);
+                sequence
+            }
+        };
+        self.accounts.close(sequence.account);
         Some(sequence)
     }
 
@@ -186,96 +246,88 @@ impl Scheduler {
         batch.step = self.step;
 
         self.make_room_for_decodes();
-        let mut budget = self.limits.max_num_batched_tokens;
+        let mut budget = Budget { tokens: self.limits.max_num_batched_tokens, prefill: usize::MAX };
         // Decodes first: a prompt takes only what they leave.
         for at in 0..self.running.len() {
             if self.running[at].is_decoding() {
                 self.put_row(&mut batch, at, 1);
-                budget -= 1;
+                budget.tokens -= 1;
+                budget.prefill = self.prefill_budget;
             }
         }
         for at in 0..self.running.len() {
             if !self.running[at].is_decoding() {
-                let tokens = self.running[at].remaining().min(self.limits.prefill_chunk).min(budget);
-                if tokens > 0 {
-                    self.put_row(&mut batch, at, tokens);
-                    budget -= tokens;
-                }
+                self.put_chunk(&mut batch, at, &mut budget);
             }
         }
         self.admit(&mut batch, &mut budget);
-        self.say_why(&batch, budget);
         batch
     }
 
-    /// Every decoding sequence gets the block that its new token needs, oldest first; when there is none, the
-    /// youngest running sequence gives up all of its blocks.
+    /// Every decoding sequence gets the block that its new token needs, in order of admission; when there is none, the
+    /// policy's victim gives up all of its blocks.
     fn make_room_for_decodes(&mut self) {
         let mut at = 0;
         while at < self.running.len() {
             let tokens = self.running[at].tokens.len();
             let asker = self.running[at].user;
-            while !self.blocks.grow(&mut self.running[at].table, tokens) {
-                let itself = self.running.len() - 1 == at;
-                self.preempt_youngest((!itself).then_some(asker));
-                if itself {
-                    return;
-                }
+            if self.blocks.grow(&mut self.running[at].table, tokens) {
+                at += 1;
+                continue;
             }
-            at += 1;
+            let victim = self.victim();
+            let by = if victim == at { TakenBy::Itself } else { TakenBy::User(asker) };
+            self.preempt(victim, by);
+            // Those behind the victim have moved up; in the asker's own place is the next one to ask.
+            at -= usize::from(victim < at);
         }
     }
 
-    fn preempt_youngest(&mut self, by: Option<UserId>) {
-        let mut victim = self.running.pop().expect("a sequence that asks for a block is running");
+    /// Whose blocks are taken next: of several, the one let in last.
+    pub(super) fn victim(&self) -> usize {
+        let running = self.running.iter().enumerate();
+        let victim = match self.limits.policy {
+            Policy::Fcfs => running.last(),
+            Policy::Priority => running.min_by_key(|(at, sequence)| (sequence.priority, std::cmp::Reverse(*at))),
+            Policy::Fair => running.max_by_key(|(at, sequence)| (self.accounts.service(sequence.account), *at)),
+        };
+        victim.expect("a sequence that asks for a block is running").0
+    }
+
+    pub(super) fn preempt(&mut self, at: usize, by: TakenBy) {
+        let mut victim = self.running.remove(at);
         self.blocks.release(&mut victim.table);
-        self.decisions.preempted.push(Preemption { id: victim.id, user: victim.user, by, recompute: victim.num_computed });
+        self.decisions.preempted.push(Preemption { id: victim.id, user: victim.user, by, lost: victim.num_computed });
         victim.num_computed = 0;
+        victim.remembered = 0;
+        victim.content = ContentId::ROOT;
         victim.stage = Stage::Preempted;
         victim.preemptions += 1;
-        victim.waiting = Some(Waiting::PreemptedBy { by });
-        self.waiting.push_front(victim);
+        victim.taken_by = Some(by);
+        victim.preempted_step = self.step;
+        self.waiting.insert(victim);
     }
 
-    /// Lets waiting sequences in, first come first served, while there are seats, budget and blocks for the whole
-    /// of their tokens. Nobody is let in in a step in which somebody was preempted.
-    fn admit(&mut self, batch: &mut Batch, budget: &mut usize) {
-        if !self.decisions.preempted.is_empty() {
-            return;
+    /// As much of a prompt (or of text to be recomputed) as limits and budget leave: maybe nothing.
+    pub(super) fn put_chunk(&mut self, batch: &mut Batch, at: usize, budget: &mut Budget) {
+        let tokens = self.running[at].remaining().min(self.limits.prefill_chunk).min(budget.tokens).min(budget.prefill);
+        if tokens > 0 {
+            self.put_row(batch, at, tokens);
+            budget.tokens -= tokens;
+            budget.prefill -= tokens;
         }
-        while *budget > 0 && self.running.len() < self.limits.max_num_seqs {
-            let Some(front) = self.waiting.front() else { return };
-            let needed = blocks_for(front.tokens.len(), self.blocks.block_size());
-            if needed + self.watermark() > self.blocks.num_free() {
-                return;
-            }
-            let mut sequence = self.waiting.pop_front().expect("just seen");
-            let fits = self.blocks.grow(&mut sequence.table, sequence.tokens.len());
-            assert!(fits, "free blocks were counted");
-            self.decisions.admitted.push(Admission {
-                id: sequence.id,
-                user: sequence.user,
-                blocks: needed,
-                again: sequence.stage == Stage::Preempted,
-            });
-            sequence.stage = Stage::Running;
-            let tokens = sequence.remaining().min(self.limits.prefill_chunk).min(*budget);
-            self.running.push(sequence);
-            self.put_row(batch, self.running.len() - 1, tokens);
-            *budget -= tokens;
-        }
-    }
-
-    /// Kept free for the decodes of others; with no others there is nobody to keep it for.
-    fn watermark(&self) -> usize {
-        if self.running.is_empty() { 0 } else { self.limits.watermark }
     }
 
     fn put_row(&mut self, batch: &mut Batch, at: usize, tokens: usize) {
         let sequence = &mut self.running[at];
         let start = sequence.num_computed;
         let end = start + tokens;
-        debug_assert!(sequence.table.len() * self.blocks.block_size() >= end, "blocks come before tokens");
+        let block_size = self.blocks.block_size();
+        debug_assert!(sequence.table.len() * block_size >= end, "blocks come before tokens");
+        debug_assert!(
+            sequence.table[start / block_size..end.div_ceil(block_size)].iter().all(|block| self.blocks.references(*block) == 1),
+            "a shared block is never written"
+        );
         let kind = if sequence.is_decoding() { RowKind::Decode } else { RowKind::Prefill };
         let (first_token, first_block) = (batch.tokens.len(), batch.blocks.len());
         batch.tokens.extend_from_slice(&sequence.tokens[start..end]);
@@ -289,46 +341,15 @@ impl Scheduler {
             kind,
             samples: end == sequence.tokens.len(),
         });
-        self.decisions.recomputed += sequence.high_water.min(end).saturating_sub(start);
+        let again = sequence.high_water.min(end).saturating_sub(start);
+        if again > 0 {
+            self.decisions.recomputed += again;
+            self.ledger.recompute(sequence.user, sequence.taken_by.unwrap_or(TakenBy::Itself), again);
+        }
+        // What is computed a second time was no service.
+        self.accounts.charge(sequence.account, tokens - again);
+        sequence.served_step = self.step;
         self.slots.push(at);
-        sequence.waiting = None;
-    }
-
-    /// Notes, for everyone who got nothing in this step, why.
-    fn say_why(&mut self, batch: &Batch, budget: usize) {
-        let limits = self.limits;
-        let spent_on = || {
-            let mut users: Vec<UserId> = batch.rows.iter().map(|row| row.user).collect();
-            users.dedup();
-            users
-        };
-        let budget_gone = || Waiting::Budget { max_num_batched_tokens: limits.max_num_batched_tokens, spent_on: spent_on() };
-        for sequence in &mut self.running {
-            // Only a prompt can be passed over: decodes have their place reserved.
-            if !batch.rows.iter().any(|row| row.id == sequence.id) {
-                sequence.waiting = Some(budget_gone());
-            }
-        }
-        let running = self.running.len();
-        let (free, watermark, block_size) = (self.blocks.num_free(), self.watermark(), self.blocks.block_size());
-        let someone_preempted = !self.decisions.preempted.is_empty();
-        let victims: Vec<RequestId> = self.decisions.preempted.iter().map(|preemption| preemption.id).collect();
-        for (ahead, sequence) in self.waiting.iter_mut().enumerate() {
-            if victims.contains(&sequence.id) {
-                continue;
-            }
-            sequence.waiting = Some(if ahead > 0 {
-                Waiting::Behind { ahead }
-            } else if someone_preempted {
-                Waiting::PreemptionStep
-            } else if running >= limits.max_num_seqs {
-                Waiting::Seats { running, max_num_seqs: limits.max_num_seqs }
-            } else if budget == 0 {
-                budget_gone()
-            } else {
-                Waiting::Blocks { needed: blocks_for(sequence.tokens.len(), block_size), free, watermark }
-            });
-        }
     }
 
     /// Takes the results of a batch: one for each row with `samples`, in row order. Gives back one outcome for
@@ -339,6 +360,7 @@ impl Scheduler {
         let max_len = self.max_sequence_len();
         let full = if max_len < self.limits.max_model_len { FinishReason::KvFull } else { FinishReason::ContextFull };
         let mut results = results.iter();
+        let mut ended = false;
         for (row, &slot) in batch.rows.iter().zip(&self.slots) {
             let result = if row.samples { results.next() } else { None };
             // A cancel since `schedule` may have moved or removed it.
@@ -352,11 +374,18 @@ impl Scheduler {
             let sequence = &mut self.running[at];
             sequence.num_computed = row.start + row.len();
             sequence.high_water = sequence.high_water.max(sequence.num_computed);
+            if self.limits.prefix_cache {
+                remember(sequence, &mut self.blocks);
+            }
             if let Some(result) = result {
-                self.outcomes.push(Outcome { id: row.id, finish: take_result(sequence, *result, max_len, full) });
+                let finish = take_result(sequence, *result, max_len, full);
+                ended |= finish.is_some();
+                self.outcomes.push(Outcome { id: row.id, finish });
             }
         }
-        self.remove_finished();
+        if ended {
+            self.remove_finished();
+        }
         self.spare = batch;
         &self.outcomes
     }
@@ -366,7 +395,19 @@ impl Scheduler {
             let at = self.running.iter().position(|sequence| sequence.id == outcome.id).expect("it had a row in this step");
             let mut sequence = self.running.remove(at);
             self.blocks.release(&mut sequence.table);
+            self.accounts.close(sequence.account);
         }
+    }
+}
+
+/// Remembers the blocks of a sequence that have become full and computed.
+fn remember(sequence: &mut Sequence, blocks: &mut BlockManager) {
+    let size = blocks.block_size();
+    while (sequence.remembered + 1) * size <= sequence.num_computed {
+        let at = sequence.remembered;
+        let tokens = &sequence.tokens[at * size..(at + 1) * size];
+        sequence.content = blocks.remember(sequence.table[at], sequence.content, tokens);
+        sequence.remembered += 1;
     }
 }
 

@@ -2,7 +2,8 @@
 
 use crate::batch::{BlockId, RequestId, UserId};
 
-use super::request::{Request, Waiting};
+use super::prefix::ContentId;
+use super::request::{Request, TakenBy};
 
 /// Where a live sequence stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,11 +17,13 @@ pub enum Stage {
 /// A request that has been taken.
 ///
 /// There is no prefill phase and no decode phase: `num_computed` catches up with `tokens.len()`, many at a time
-/// or one at a time. That one idea covers chunked prefill, decode and recompute.
+/// or one at a time. That one idea covers chunked prefill, decode, prefix hits and recompute.
 #[derive(Clone, Debug)]
 pub struct Sequence {
     pub id: RequestId,
     pub user: UserId,
+    pub priority: i32,
+    pub fork_of: Option<RequestId>,
     /// Prompt, then answer.
     pub tokens: Vec<u32>,
     pub prompt_len: usize,
@@ -31,16 +34,33 @@ pub struct Sequence {
     pub high_water: usize,
     pub table: Vec<BlockId>,
     pub stage: Stage,
+    /// Positions that were there already when it was first let in.
+    pub cached_tokens: usize,
     pub preemptions: u32,
-    /// Why it got nothing in the newest step; None when it got something.
-    pub waiting: Option<Waiting>,
+    /// What took its blocks last.
+    pub taken_by: Option<TakenBy>,
+    /// When it came: a number that grows with each request.
+    pub(super) arrival: u64,
+    /// The newest step that computed something for it, 0 before.
+    pub(super) served_step: u64,
+    /// The step in which it was preempted last, 0 before.
+    pub(super) preempted_step: u64,
+    /// The newest step when it came.
+    pub(super) came_after: u64,
+    /// Its user's account of service.
+    pub(super) account: usize,
+    /// Full blocks whose contents are remembered, and the name of the last.
+    pub(super) remembered: usize,
+    pub(super) content: ContentId,
 }
 
 impl Sequence {
-    pub(super) fn new(request: Request) -> Sequence {
+    pub(super) fn new(request: Request, arrival: u64, came_after: u64, account: usize) -> Sequence {
         Sequence {
             id: request.id,
             user: request.user,
+            priority: request.priority,
+            fork_of: request.fork_of,
             prompt_len: request.prompt.len(),
             tokens: request.prompt,
             max_tokens: request.max_tokens,
@@ -48,8 +68,16 @@ impl Sequence {
             high_water: 0,
             table: Vec::new(),
             stage: Stage::Waiting,
+            cached_tokens: 0,
             preemptions: 0,
-            waiting: Some(Waiting::NotYet),
+            taken_by: None,
+            arrival,
+            served_step: 0,
+            preempted_step: 0,
+            came_after,
+            account,
+            remembered: 0,
+            content: ContentId::ROOT,
         }
     }
 

@@ -416,6 +416,12 @@ fn stopped() -> Event {
         ttft: None,
         tokens_per_s: None,
         preemptions: 0,
+        cached_tokens: 0,
+        queued: None,
+        end_to_end: Duration::ZERO,
+        tpot: None,
+        itl: None,
+        predicted_ttft: None,
     })
 }
 

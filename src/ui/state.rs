@@ -9,7 +9,7 @@ use super::people::{People, Person};
 use super::theme::Theme;
 use super::transcript::Transcript;
 use crate::batch::UserId;
-use crate::engine::api::{Pace, Snapshot, Status, UserView};
+use crate::engine::api::{Pace, Snapshot, Status, TakenBy, UserView};
 use crate::sampling::SamplingParams;
 
 /// Chat panes at most.
@@ -66,7 +66,7 @@ pub struct Pane {
     /// An answer is being waited for or streamed.
     pub live: bool,
     /// Preempted, and not yet back.
-    pub preempted_by: Option<Option<UserId>>,
+    pub preempted_by: Option<TakenBy>,
     /// Why the last prompt was refused; it is in the editor again.
     pub refused: Option<String>,
     pub sampling: SamplingParams,

@@ -464,6 +464,7 @@ fn on_event(state: &mut State, user: UserId, event: Event) {
             pane.transcript.append(&text);
         }
         Event::Preempted { by, .. } => pane.preempted_by = Some(by),
+        Event::Witnessed(_) => {}
         Event::Finished(end) => {
             pane.live = false;
             pane.preempted_by = None;

@@ -54,12 +54,20 @@ fn start(limits: Limits) -> EngineHandle {
         kv_bytes_per_token: 8,
     };
     let model = Box::new(Fake { vocab: text.vocab(), logits: Vec::new() });
-    let options = EngineOptions { limits, num_blocks: 64, block_size: 16, pace: Pace::Full, model: info };
+    let options =
+        EngineOptions { limits, num_blocks: 64, capacity: 64, target_itl: None, block_size: 16, pace: Pace::Full, model: info };
     engine::start(model, Arc::new(text), options).unwrap()
 }
 
 fn limits() -> Limits {
-    Limits { max_num_seqs: 4, max_num_batched_tokens: 64, prefill_chunk: 16, max_model_len: 512, max_waiting: 2, watermark: 0 }
+    Limits {
+        max_num_seqs: 4,
+        max_num_batched_tokens: 64,
+        prefill_chunk: 16,
+        max_model_len: 512,
+        max_waiting: 2,
+        ..Limits::default()
+    }
 }
 
 fn greedy(max_tokens: usize) -> SamplingParams {

@@ -110,8 +110,8 @@ impl Room {
 
     pub fn submit(&mut self, id: u64, user: u32, prompt: Vec<u32>, max_tokens: usize) {
         let mut story = Story { prompt: prompt.clone(), max_tokens, submitted_step: self.scheduler.step(), ..Story::default() };
-        let queue = self.scheduler.waiting().len();
-        match self.scheduler.submit(Request { id: RequestId(id), user: UserId(user), prompt, max_tokens }) {
+        let queue = self.scheduler.num_waiting();
+        match self.scheduler.submit(Request::new(RequestId(id), UserId(user), prompt, max_tokens)) {
             Ok(ahead) => assert_eq!(ahead, queue),
             Err(refused) => story.refused = Some(refused),
         }
@@ -189,6 +189,14 @@ impl Room {
     /// Reads each row's past from its blocks, writes its new positions, and says the next token from what it read.
     fn compute(&mut self, batch: &Batch) -> Vec<RowResult> {
         let block_size = self.scheduler.blocks().block_size();
+        for copy in &batch.copies {
+            for slot in 0..block_size {
+                match self.kv.get(&(copy.from, slot)).copied() {
+                    Some(entry) => self.kv.insert((copy.to, slot), entry),
+                    None => self.kv.remove(&(copy.to, slot)),
+                };
+            }
+        }
         let mut results = Vec::new();
         for row in &batch.rows {
             let table = batch.row_blocks(row);
@@ -227,8 +235,14 @@ impl Room {
             for position in row.start..row.start + row.len() {
                 let block = batch.row_blocks(row)[position / block_size];
                 assert_eq!(*written.entry(block).or_insert(row.id), row.id, "no block is written by two");
+                assert_eq!(self.scheduler.blocks().references(block), 1, "no shared block is written");
             }
         }
+        let served = |id| batch.rows.iter().any(|row| row.id == id);
+        let live = self.scheduler.running().iter().chain(self.scheduler.waiting()).map(|sequence| sequence.id);
+        let without: Vec<RequestId> = live.filter(|id| !served(*id)).collect();
+        let explained: Vec<RequestId> = self.scheduler.reasons().iter().map(|(sequence, _)| sequence.id).collect();
+        assert_eq!(explained, without, "who got nothing knows why, and nobody else");
         // Decodes never wait.
         for sequence in self.scheduler.running().iter().filter(|sequence| sequence.is_decoding()) {
             assert!(batch.rows.iter().any(|row| row.id == sequence.id), "{} decodes and was left out", sequence.id);
@@ -253,10 +267,9 @@ impl Room {
         let limits = self.scheduler.limits();
         assert!(self.scheduler.running().len() <= limits.max_num_seqs);
         let preempted = self.scheduler.waiting().filter(|sequence| sequence.stage == Stage::Preempted).count();
-        assert!(self.scheduler.waiting().len() - preempted <= limits.max_waiting);
+        assert!(self.scheduler.num_waiting() - preempted <= limits.max_waiting);
         for sequence in self.scheduler.waiting() {
             assert!(sequence.table.is_empty() && sequence.num_computed == 0 && sequence.stage != Stage::Running);
-            assert!(sequence.waiting.is_some(), "whoever waits knows why");
         }
         let order: Vec<RequestId> =
             self.scheduler.running().iter().chain(self.scheduler.waiting()).map(|sequence| sequence.id).collect();

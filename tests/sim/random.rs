@@ -16,6 +16,7 @@ fn play(seed: u64) -> Room {
         max_model_len: random.range(4, 120),
         max_waiting: random.range(1, 12),
         watermark: random.range(0, 3),
+        ..Limits::default()
     };
     let blocks = random.range(1, 40);
     let mut room = Room::new(limits, blocks, block_size, random.range(0, 40) as u64);

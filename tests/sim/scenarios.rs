@@ -93,6 +93,7 @@ fn play(scenario: &Scenario) -> Room {
         max_model_len: scenario.max_model_len,
         max_waiting: scenario.max_waiting,
         watermark: scenario.watermark,
+        ..Limits::default()
     };
     let mut room = Room::new(limits, scenario.blocks, scenario.block_size, 0);
     let mut step = 1;

@@ -271,6 +271,7 @@ pub fn rich() -> Snapshot {
             max_model_len: 8_192,
             max_waiting: 64,
             watermark: 1,
+            ..Limits::default()
         },
         step: STEP,
         running: 2,

@@ -3,6 +3,7 @@
 mod bandwidth;
 mod measure;
 mod report;
+mod scenario;
 mod subject;
 mod text;
 
@@ -20,6 +21,7 @@ use crate::config::{Config, DeviceChoice, EngineConfig};
 use crate::machine;
 use measure::{Bench, Sweep};
 use report::{Device, Report};
+pub use scenario::Scenario;
 use subject::Subject;
 use text::Style;
 
@@ -30,7 +32,10 @@ const STOPPING: u8 = 2;
 
 pub async fn bench(args: BenchArgs, config: Config) -> anyhow::Result<ExitCode> {
     ensure!(config.engine.device == DeviceChoice::Cpu, "bench measures the own kernels: use --device cpu");
-    let sweep = Sweep::new(&args.users, args.prompt_tokens, args.new_tokens)?;
+    if let Some(scenario) = args.scenario {
+        return play(scenario, &args, config).await;
+    }
+    let sweep = Sweep::new(&args.users, args.prompt_tokens.unwrap_or(128), args.new_tokens)?;
     let choice = match &args.synthetic {
         Some(_) => None,
         None => Some(choose(config.model.as_deref()).await?),
@@ -63,6 +68,28 @@ pub async fn bench(args: BenchArgs, config: Config) -> anyhow::Result<ExitCode> 
                 }
             }
         }
+    }
+}
+
+/// A scenario in place of the sweep.
+async fn play(scenario: Scenario, args: &BenchArgs, config: Config) -> anyhow::Result<ExitCode> {
+    let choice = choose(config.model.as_deref()).await?;
+    let prompt_tokens = args.prompt_tokens.unwrap_or(match scenario {
+        Scenario::LongPrompt => 3000,
+        Scenario::SharedPrefix => 600,
+        Scenario::Fair => 64,
+    });
+    ensure!((1..=1 << 20).contains(&prompt_tokens), "--prompt-tokens is {prompt_tokens}: it must be from 1 to {}", 1 << 20);
+    let stage = scenario::Stage { choice, engine: config.engine, prompt_tokens };
+    let out = Output::new(Show { json: args.json, parts: false });
+    out.line(|_| scenario::head(scenario))?;
+    let lines = scenario::play(scenario, &stage, |line| match args.json {
+        true => out.print(&serde_json::to_string(&line)?),
+        false => out.print(&scenario::row(&line)),
+    });
+    tokio::select! {
+        played = lines => played.map(|()| ExitCode::SUCCESS),
+        code = asked_to_end() => Ok(ExitCode::from(code)),
     }
 }
 

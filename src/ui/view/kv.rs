@@ -12,6 +12,8 @@ use crate::ui::theme::Theme;
 use crate::ui::{format, text};
 
 const SHARED: &str = "#";
+/// Of a finished request that is computed once more.
+const WITNESS: &str = "?";
 const CACHED: &str = "░";
 const FREE: &str = "·";
 /// Rows of the map that are worth asking for.
@@ -102,6 +104,7 @@ fn paint(owner: BlockOwner, people: &People, theme: Theme) -> (String, Style) {
         BlockOwner::Free => (FREE.into(), theme.quiet()),
         BlockOwner::Cached => (CACHED.into(), theme.quiet()),
         BlockOwner::Shared => (SHARED.into(), theme.strong().add_modifier(Modifier::REVERSED)),
+        BlockOwner::Witness => (WITNESS.into(), theme.strong()),
         BlockOwner::User(user) => {
             let style = people.style(user, theme).add_modifier(Modifier::REVERSED);
             (panel::letter(people, user).to_string(), style)
@@ -175,7 +178,7 @@ fn legend(kv: &KvView, people: &People, width: usize, theme: Theme) -> Line<'sta
             owners.push(*owner);
         }
     }
-    let signs = [BlockOwner::Shared, BlockOwner::Cached, BlockOwner::Free];
+    let signs = [BlockOwner::Shared, BlockOwner::Witness, BlockOwner::Cached, BlockOwner::Free];
     owners.extend(signs.into_iter().filter(|sign| *sign == BlockOwner::Free || kv.owners.contains(sign)));
     let mut spans = Vec::new();
     let mut used = 0;
@@ -183,6 +186,7 @@ fn legend(kv: &KvView, people: &People, width: usize, theme: Theme) -> Line<'sta
         let word = match owner {
             BlockOwner::User(user) => text::clip(&panel::name(people, user), panel::NAME_MAX),
             BlockOwner::Shared => "shared".into(),
+            BlockOwner::Witness => "witness".into(),
             BlockOwner::Cached => "cached".into(),
             BlockOwner::Free => "free".into(),
         };

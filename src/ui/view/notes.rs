@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 
 use super::panel;
 use crate::batch::UserId;
-use crate::engine::api::{FinishReason, Note, NoteKind, Snapshot};
+use crate::engine::api::{FinishReason, Note, NoteKind, Snapshot, TakenBy, Verdict};
 use crate::ui::people::People;
 use crate::ui::theme::Theme;
 use crate::ui::{format, text};
@@ -64,19 +64,22 @@ struct Columns {
 impl Columns {
     fn new(snapshot: &Snapshot, people: &People, width: usize) -> Self {
         let step = snapshot.notes.back().map_or(0, |note| text::width(&note.step.to_string()));
-        let names = snapshot.notes.iter().map(|note| text::width(&panel::name(people, user(&note.kind))));
+        let names = snapshot.notes.iter().filter_map(|note| Some(text::width(&panel::name(people, user(&note.kind)?))));
         let name = names.max().unwrap_or(0).min(panel::NAME_MAX).min(width / 3);
         Columns { width, step: if width >= 30 { step } else { 0 }, name }
     }
 }
 
-fn user(kind: &NoteKind) -> UserId {
+/// Whom it is about; none for the whole room.
+fn user(kind: &NoteKind) -> Option<UserId> {
     match kind {
         NoteKind::Queued { user, .. }
         | NoteKind::Admitted { user, .. }
         | NoteKind::Preempted { user, .. }
         | NoteKind::Finished { user, .. }
-        | NoteKind::Rejected { user, .. } => *user,
+        | NoteKind::Rejected { user, .. } => Some(*user),
+        NoteKind::Witnessed(witnessed) => Some(witnessed.user),
+        NoteKind::Changed { .. } | NoteKind::ChangeRefused { .. } => None,
     }
 }
 
@@ -88,7 +91,7 @@ fn note_lines(note: &Note, people: &People, columns: &Columns, theme: Theme) -> 
         0 => String::new(),
         step => panel::right(&note.step.to_string(), step) + "  ",
     };
-    let name = panel::left(&panel::name(people, user), columns.name);
+    let name = panel::left(&user.map_or(String::new(), |user| panel::name(people, user)), columns.name);
     let indent = text::width(&step) + columns.name + 2;
     let room = columns.width.saturating_sub(indent);
     let mut pieces = panel::wrapped(&what, room.max(1));
@@ -101,7 +104,7 @@ fn note_lines(note: &Note, people: &People, columns: &Columns, theme: Theme) -> 
     let mut pieces = pieces.into_iter();
     let first = Line::from(vec![
         Span::styled(step, theme.quiet()),
-        Span::styled(name, people.style(user, theme)),
+        Span::styled(name, user.map_or(theme.quiet(), |user| people.style(user, theme))),
         Span::styled(format!("  {}", pieces.next().unwrap_or_default()), style),
     ]);
     let rest = pieces.map(|piece| Line::styled(format!("{}{piece}", " ".repeat(indent)), style));
@@ -117,16 +120,29 @@ fn words(kind: &NoteKind, people: &People, theme: Theme) -> (String, Style) {
             };
             (format!("queued: {}, {place}", tokens(*prompt_tokens)), theme.quiet())
         }
-        NoteKind::Admitted { blocks, .. } => {
-            (format!("admitted with {}", format::plural(*blocks, "block", "blocks")), theme.text())
+        NoteKind::Admitted { blocks, cached, .. } => {
+            let hit = if *cached > 0 { format!(", {} of them cached", tokens(*cached)) } else { String::new() };
+            (format!("admitted with {}{hit}", format::plural(*blocks, "block", "blocks")), theme.text())
         }
-        NoteKind::Preempted { by, recompute, .. } => {
+        NoteKind::Preempted { by, lost, .. } => {
             let by = match by {
-                Some(by) => format!("for {}", panel::name(people, *by)),
-                None => "by its own lack of blocks".into(),
+                TakenBy::User(by) => format!("for {}", panel::name(people, *by)),
+                TakenBy::Itself => "by its own lack of blocks".into(),
+                TakenBy::Seats => "because there are fewer seats".into(),
+                TakenBy::KvBudget => "because there is less KV memory".into(),
             };
-            (format!("preempted {by}: {} to compute again", tokens(*recompute)), theme.warn())
+            (format!("preempted {by}: gives up {}", tokens(*lost)), theme.warn())
         }
+        NoteKind::Changed { what } => (format!("changed: {}", text::one_line(what)), theme.strong()),
+        NoteKind::ChangeRefused { why } => (format!("not changed: {}", text::one_line(why)), theme.bad()),
+        NoteKind::Witnessed(witnessed) => match &witnessed.verdict {
+            Verdict::Same => (format!("witness: {} alone, every logit the same bits", tokens(witnessed.tokens)), theme.good()),
+            Verdict::Differs { at, token } => {
+                let what = if *token { "another token" } else { "other logits" };
+                (format!("witness: alone, token {} of the answer has {what}", at + 1), theme.bad())
+            }
+            Verdict::NotRun { why } => (format!("witness: not computed again: {}", text::one_line(why)), theme.warn()),
+        },
         NoteKind::Finished { reason, generated, .. } => {
             let (end, style) = match reason {
                 FinishReason::Stop => ("finished", theme.good()),

@@ -190,7 +190,7 @@ fn status_words(state: &State, pane: &Pane, people: &People) -> (Vec<String>, St
     if pane.live && is_live(view) {
         if let Some(why) = &view.waiting {
             let words = super::users::why(why, people);
-            let preempted = matches!(why, Waiting::PreemptedBy { .. }) || view.status == Status::Preempted;
+            let preempted = matches!(why, Waiting::Preempted { .. }) || view.status == Status::Preempted;
             let head = if preempted { "preempted, its text stays" } else { "waits" };
             let paused = if state.snapshot.state == RunState::Paused { " (paused)" } else { "" };
             let (short_head, short) = (if preempted { "preempted" } else { "waits" }, super::users::why_short(why, people));

@@ -163,7 +163,7 @@ fn cell(record: &StepRecord, user: UserId) -> Cell {
             1 => Cell::Prefill(1),
             _ => Cell::Prefill(2),
         },
-        None if record.waiting.contains(&user) => Cell::Waiting,
+        None if record.waiting.iter().any(|(waiting, _)| *waiting == user) => Cell::Waiting,
         None => Cell::Absent,
     }
 }

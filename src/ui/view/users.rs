@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 
 use super::panel;
 use crate::batch::UserId;
-use crate::engine::api::{FinishReason, Snapshot, Status, UserView, Waiting};
+use crate::engine::api::{FinishReason, Snapshot, Status, TakenBy, UserView, Waiting};
 use crate::ui::people::People;
 use crate::ui::theme::Theme;
 use crate::ui::{format, text};
@@ -92,8 +92,25 @@ pub fn why(waiting: &Waiting, people: &People) -> String {
             if *watermark > 0 { format!("{needs} ({watermark} kept back)") } else { needs }
         }
         Waiting::Behind { ahead } => format!("behind {}", format::plural(*ahead, "other", "others")),
-        Waiting::PreemptedBy { by: Some(by) } => format!("blocks taken for {}", panel::name(people, *by)),
-        Waiting::PreemptedBy { by: None } => "ran out of blocks itself".into(),
+        Waiting::PrefillBudget { tokens, spent_on } => {
+            let budget = format!("the {} that keep to the target ITL", format::plural(*tokens, "prompt token", "prompt tokens"));
+            match names(spent_on, people) {
+                names if names.is_empty() => format!("{budget} are spent"),
+                names => format!("{budget} are spent, beside {names}"),
+            }
+        }
+        Waiting::Group { running } => format!("static: the group of {running} is not done"),
+        Waiting::SharedPrefix { user, tokens } => {
+            format!(
+                "{} is computing {} that it will share",
+                panel::name(people, *user),
+                format::plural(*tokens, "token", "tokens")
+            )
+        }
+        Waiting::Preempted { by: TakenBy::User(by) } => format!("blocks taken for {}", panel::name(people, *by)),
+        Waiting::Preempted { by: TakenBy::Itself } => "ran out of blocks itself".into(),
+        Waiting::Preempted { by: TakenBy::Seats } => "there are fewer seats now".into(),
+        Waiting::Preempted { by: TakenBy::KvBudget } => "there is less KV memory now".into(),
         Waiting::PreemptionStep => "a preemption this step, nobody new let in".into(),
         Waiting::NotYet => "not looked at yet".into(),
     }
@@ -106,8 +123,13 @@ pub fn why_short(waiting: &Waiting, people: &People) -> String {
         Waiting::Budget { .. } => "step budget spent".into(),
         Waiting::Blocks { needed, free, .. } => format!("{needed} blocks, {free} free"),
         Waiting::Behind { ahead } => format!("behind {ahead}"),
-        Waiting::PreemptedBy { by: Some(by) } => format!("for {}", panel::name(people, *by)),
-        Waiting::PreemptedBy { by: None } => "out of blocks".into(),
+        Waiting::PrefillBudget { .. } => "prompt budget spent".into(),
+        Waiting::Group { .. } => "group not done".into(),
+        Waiting::SharedPrefix { user, .. } => format!("shares with {}", panel::name(people, *user)),
+        Waiting::Preempted { by: TakenBy::User(by) } => format!("for {}", panel::name(people, *by)),
+        Waiting::Preempted { by: TakenBy::Itself } => "out of blocks".into(),
+        Waiting::Preempted { by: TakenBy::Seats } => "fewer seats".into(),
+        Waiting::Preempted { by: TakenBy::KvBudget } => "less memory".into(),
         Waiting::PreemptionStep => "a preemption".into(),
         Waiting::NotYet => "next step".into(),
     }

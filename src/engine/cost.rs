@@ -1,0 +1,207 @@
+//! What steps cost, as measured while they are made: for the prompt budget that keeps to a target ITL, and for predicting
+//! TTFT.
+//!
+//! A step's time is taken as the time of its decodes alone plus so much for each prompt token. Both are means in which
+//! the newest steps weigh most: they follow contexts that grow, other models, and other programs on the machine.
+
+use std::time::Duration;
+
+/// Decoding rows that are told apart; more are taken as this many.
+const MOST_ROWS: usize = 256;
+/// Prompt tokens beside decodes as long as nothing has been measured: few, for the first gap must not be a long one.
+const FIRST_GUESS: usize = 8;
+/// How much a new measurement weighs; more when a step took longer than expected, so that a budget is cut at once.
+const WEIGHT: f64 = 0.2;
+const WEIGHT_LONGER: f64 = 0.5;
+/// What of the target is planned for: steps are not all alike.
+const SHARE: f64 = 0.9;
+
+/// Measured costs, in seconds.
+#[derive(Debug)]
+pub struct Cost {
+    target: Option<Duration>,
+    /// A step with so many decoding rows and no prompt; 0 where there was none.
+    decode: Vec<f64>,
+    /// A prompt token beside decodes.
+    token: Option<f64>,
+    /// A prompt token in a step without decodes.
+    token_alone: Option<f64>,
+}
+
+impl Default for Cost {
+    fn default() -> Cost {
+        Cost { target: None, decode: vec![0.0; MOST_ROWS + 1], token: None, token_alone: None }
+    }
+}
+
+impl Cost {
+    pub fn target(&self) -> Option<Duration> {
+        self.target
+    }
+
+    pub fn set_target(&mut self, target: Option<Duration>) {
+        self.target = target;
+    }
+
+    /// A step was made with so many decoding rows and prompt tokens.
+    pub fn step(&mut self, decodes: usize, prompt_tokens: usize, took: Duration) {
+        let took = took.as_secs_f64();
+        match (decodes, prompt_tokens) {
+            (0, 0) => {}
+            (0, tokens) => mean(&mut self.token_alone, took / tokens as f64),
+            (rows, 0) => {
+                let known = &mut self.decode[rows.min(MOST_ROWS)];
+                *known = if *known == 0.0 { took } else { *known + WEIGHT * (took - *known) };
+            }
+            (rows, tokens) => {
+                if let Some(decode) = self.decode_step(rows) {
+                    mean(&mut self.token, (took - decode).max(0.0) / tokens as f64);
+                }
+            }
+        }
+    }
+
+    /// A step with so many decoding rows and no prompt: as measured, or as near as anything measured says.
+    pub fn decode_step(&self, rows: usize) -> Option<f64> {
+        let rows = rows.min(MOST_ROWS);
+        if self.decode[rows] > 0.0 {
+            return Some(self.decode[rows]);
+        }
+        let nearest = (1..=MOST_ROWS).filter(|known| self.decode[*known] > 0.0).min_by_key(|known| known.abs_diff(rows))?;
+        Some(self.decode[nearest])
+    }
+
+    fn prompt_token(&self) -> Option<f64> {
+        self.token.or(self.token_alone)
+    }
+
+    /// Prompt tokens that fit a step with so many decoding rows under the target; None without a target.
+    pub fn prefill_budget(&self, rows: usize) -> Option<usize> {
+        let target = self.target?.as_secs_f64() * SHARE;
+        let (Some(decode), Some(token)) = (self.decode_step(rows), self.prompt_token()) else { return Some(FIRST_GUESS) };
+        let left = (target - decode).max(0.0);
+        // With a token that cost nothing measurable there is no bound to be found here.
+        Some(if token > 0.0 { ((left / token) as usize).max(1) } else { usize::MAX })
+    }
+
+    /// Seconds from now to the first token of a request. None when nothing has been measured to go by.
+    pub fn expected_ttft(&self, queue: &Ahead) -> Option<f64> {
+        let decodes = queue.remaining.len();
+        let step = self.decode_step(decodes.max(1));
+        let token = self.token_alone.or(self.token)?;
+        // Seats come free as answers end; each is taken at once by the next of the queue, for a mean answer.
+        let wait_steps = queue.steps_to_a_seat()?;
+        let wait = if wait_steps > 0.0 { wait_steps * step? } else { 0.0 };
+        // Prompts share what a step may spend on them, and steps with decodes take the time of those too.
+        let tokens = queue.prompt_tokens_ahead + queue.prompt_tokens;
+        let chunks = tokens.div_ceil(queue.tokens_per_step.max(1)).max(queue.prompt_tokens.div_ceil(queue.chunk.max(1)));
+        let decoding = if decodes > 0 { step? * chunks as f64 } else { 0.0 };
+        Some(wait + decoding + tokens as f64 * token)
+    }
+}
+
+/// What stands between a new request and its first token.
+#[derive(Clone, Debug, Default)]
+pub struct Ahead {
+    /// Tokens that each running answer is expected to have still.
+    pub remaining: Vec<f64>,
+    pub free_seats: usize,
+    /// Requests before it in the queue.
+    pub waiting: usize,
+    /// Tokens of an answer, as the last ones had.
+    pub mean_answer: f64,
+    /// Of running sequences and of those before it.
+    pub prompt_tokens_ahead: usize,
+    /// Its own, without those that are cached.
+    pub prompt_tokens: usize,
+    /// Prompt tokens of a step, all together and of one prompt.
+    pub tokens_per_step: usize,
+    pub chunk: usize,
+}
+
+impl Ahead {
+    /// Decode steps until a seat is free for it.
+    fn steps_to_a_seat(&self) -> Option<f64> {
+        if self.waiting < self.free_seats {
+            return Some(0.0);
+        }
+        let mut ends = self.remaining.clone();
+        for _ in 0..self.waiting - self.free_seats {
+            let first = ends.iter_mut().min_by(|a, b| a.total_cmp(b))?;
+            *first += self.mean_answer;
+        }
+        ends.into_iter().min_by(f64::total_cmp)
+    }
+}
+
+fn mean(known: &mut Option<f64>, new: f64) {
+    let old = known.unwrap_or(new);
+    let weight = if new > old { WEIGHT_LONGER } else { WEIGHT };
+    *known = Some(old + weight * (new - old));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(ms: f64) -> Duration {
+        Duration::from_secs_f64(ms / 1e3)
+    }
+
+    #[test]
+    fn the_budget_is_what_the_target_leaves() {
+        let mut cost = Cost::default();
+        assert_eq!(cost.prefill_budget(4), None, "no target, no budget");
+        cost.set_target(Some(ms(20.0)));
+        assert_eq!(cost.prefill_budget(4), Some(FIRST_GUESS));
+        for _ in 0..50 {
+            cost.step(4, 0, ms(8.0));
+            cost.step(4, 10, ms(13.0));
+        }
+        assert_eq!(cost.prefill_budget(4), Some(20), "(20 x 0.9 - 8) / 0.5");
+        cost.set_target(Some(ms(5.0)));
+        assert_eq!(cost.prefill_budget(4), Some(1), "prompts go on even when decodes alone are over it");
+    }
+
+    #[test]
+    fn a_step_that_took_longer_counts_more_than_one_that_was_shorter() {
+        let (mut up, mut down) = (Cost::default(), Cost::default());
+        for cost in [&mut up, &mut down] {
+            cost.set_target(Some(ms(20.0)));
+            cost.step(4, 0, ms(8.0));
+            cost.step(4, 10, ms(18.0));
+        }
+        up.step(4, 10, ms(28.0));
+        down.step(4, 10, ms(8.0));
+        assert_eq!((up.token, down.token), (Some(0.0015), Some(0.0008)));
+    }
+
+    #[test]
+    fn ttft_is_the_way_to_a_seat_and_the_prompts_before() {
+        let mut cost = Cost::default();
+        let ahead = Ahead {
+            remaining: vec![30.0, 10.0],
+            free_seats: 0,
+            waiting: 0,
+            mean_answer: 50.0,
+            prompt_tokens_ahead: 0,
+            prompt_tokens: 100,
+            tokens_per_step: 50,
+            chunk: 50,
+        };
+        assert_eq!(cost.expected_ttft(&ahead), None, "nothing is known yet");
+        cost.step(0, 100, ms(100.0));
+        cost.step(2, 0, ms(5.0));
+        let near = |seconds: Option<f64>, expected: f64| (seconds.unwrap() - expected).abs() < 1e-9;
+        assert!(near(cost.expected_ttft(&ahead), 0.05 + 0.01 + 0.1), "10 steps, two chunks beside decodes, 100 tokens");
+        assert!(
+            near(cost.expected_ttft(&Ahead { waiting: 1, ..ahead.clone() }), 0.15 + 0.11),
+            "the next seat after that: 30 steps"
+        );
+        assert!(
+            near(cost.expected_ttft(&Ahead { waiting: 2, ..ahead.clone() }), 0.3 + 0.11),
+            "10 + 50 steps, and the other in between"
+        );
+        assert!(near(cost.expected_ttft(&Ahead { remaining: vec![], free_seats: 1, ..ahead }), 0.1));
+    }
+}
