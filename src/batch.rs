@@ -61,6 +61,13 @@ impl Row {
     }
 }
 
+/// A whole block whose keys and values are written over another's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BlockCopy {
+    pub from: BlockId,
+    pub to: BlockId,
+}
+
 /// The rows of one forward pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
@@ -71,9 +78,13 @@ pub struct Batch {
     pub tokens: Vec<u32>,
     /// Block tables of all rows, row after row.
     pub blocks: Vec<BlockId>,
+    /// Whole blocks to be copied, in order, before anything of this batch is computed (copy-on-write of a forked
+    /// sequence).
+    pub copies: Vec<BlockCopy>,
 }
 
 impl Batch {
+    /// Whether nothing is computed. There may still be [`Batch::copies`] to carry out.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
@@ -97,5 +108,6 @@ impl Batch {
         self.rows.clear();
         self.tokens.clear();
         self.blocks.clear();
+        self.copies.clear();
     }
 }

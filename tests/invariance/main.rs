@@ -93,6 +93,16 @@ fn every_manner_with_every_other() {
 }
 
 #[test]
+fn a_fork_goes_on_in_a_copied_block() {
+    for (kind, kv_type) in support::families().flat_map(|kind| KvType::ALL.map(|kv_type| (kind, kv_type))) {
+        for threads in [1, 2] {
+            let mut model = load(&support::nano(), threads, kind, 16, kv_type);
+            support::forks::check(&format!("{kind}, {threads} threads, {kv_type}"), &mut model, true);
+        }
+    }
+}
+
+#[test]
 fn nano() {
     check("nano", &support::nano(), KvType::F16);
 }

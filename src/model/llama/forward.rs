@@ -7,7 +7,7 @@ use super::super::kernels::{Activations, Ahead, AttentionScratch, Gated, Kernels
 use super::Llama;
 use super::config::LlamaConfig;
 use super::parts::{StepPart, Stopwatch};
-use super::plan::{Pages, Token};
+use super::plan::Token;
 use super::weights::{Layer, Weights};
 
 /// Memory of a step, kept for the next.
@@ -42,9 +42,10 @@ fn resize(buffer: &mut Vec<f32>, len: usize) -> Result<(), OutOfMemory> {
 
 impl Llama {
     pub(super) fn compute(&mut self, batch: &Batch, all: bool) -> Result<&[f32], ModelError> {
+        let pages = self.pages();
+        self.plan.build(batch, &self.config, pages, all)?;
+        self.copy_blocks(&batch.copies)?;
         let Llama { config, weights, kernels, pool, kv, plan, buffers } = self;
-        let pages = Pages { blocks: kv.blocks(), block_size: kv.shape().block_size };
-        plan.build(batch, config, pages, all)?;
         if plan.tokens.is_empty() {
             return Ok(&[]);
         }
