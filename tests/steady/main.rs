@@ -53,8 +53,8 @@ fn batch(position: usize) -> Batch {
 #[test]
 fn a_warm_step_allocates_nothing() {
     let batches: Vec<Batch> = (0..64).map(batch).collect();
-    for threads in [1, 2] {
-        let options = ModelOptions { threads, kernels: None, block_size: 16, num_blocks: 18, kv_type: KvType::F16 };
+    for (threads, kv_type) in [1, 2].into_iter().flat_map(|threads| KvType::ALL.map(|kv_type| (threads, kv_type))) {
+        let options = ModelOptions { threads, kernels: None, block_size: 16, num_blocks: 18, kv_type };
         let mut model = Llama::load(&support::nano(), options).unwrap();
         // The longest context first, so that no buffer has to grow later.
         model.forward(&batches[63]).unwrap();
@@ -62,6 +62,6 @@ fn a_warm_step_allocates_nothing() {
         for batch in &batches {
             model.forward(batch).unwrap();
         }
-        assert_eq!(COUNT.get() - before, 0, "allocations in 64 steps on {threads} threads");
+        assert_eq!(COUNT.get() - before, 0, "allocations in 64 steps on {threads} threads, {kv_type}");
     }
 }

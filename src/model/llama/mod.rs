@@ -127,6 +127,15 @@ impl Llama {
         Ok(())
     }
 
+    /// Other KV memory, of so many blocks; what was in the old one is lost.
+    ///
+    /// # Errors
+    /// When the system will not give so much memory. The old one is still there then.
+    pub fn resize_kv(&mut self, num_blocks: usize) -> Result<(), ModelError> {
+        self.kv = KvCache::new(*self.kv.shape(), self.kv.kind(), self.config.layers, num_blocks)?;
+        Ok(())
+    }
+
     fn pages(&self) -> Pages {
         Pages { blocks: self.kv.blocks(), block_size: self.kv.shape().block_size }
     }

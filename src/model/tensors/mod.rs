@@ -92,6 +92,17 @@ impl TensorLlama {
         Ok(())
     }
 
+    /// Other KV memory, of so many blocks; what was in the old one is lost.
+    ///
+    /// # Errors
+    /// When there is no memory for it. The old one is still there then.
+    pub fn resize_kv(&mut self, num_blocks: usize) -> Result<(), ModelError> {
+        let pages = Pages::new(num_blocks, self.pages.block_size)?;
+        self.kv = kv_memory(&self.config, pages, &self.device)?;
+        self.pages = pages;
+        Ok(())
+    }
+
     pub fn config(&self) -> &LlamaConfig {
         &self.config
     }
@@ -139,7 +150,12 @@ impl TensorLlama {
 
     /// Bytes of keys and values of one position, all layers.
     pub fn kv_bytes_per_token(&self) -> usize {
-        2 * self.config.layers * self.config.kv_heads * self.config.head_dim * size_of::<f32>()
+        TensorLlama::kv_bytes_per_token_of(&self.config)
+    }
+
+    /// The same of a model of this shape.
+    pub fn kv_bytes_per_token_of(config: &LlamaConfig) -> usize {
+        2 * config.layers * config.kv_heads * config.head_dim * size_of::<f32>()
     }
 }
 
