@@ -5,6 +5,7 @@
 pub mod fixture;
 pub mod forks;
 pub mod gguf_writer;
+pub mod quality;
 pub mod random;
 pub mod sequences;
 pub mod tiny;
