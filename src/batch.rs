@@ -61,8 +61,8 @@ impl Row {
     }
 }
 
-/// A block that begins as another's copy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A whole block whose keys and values are written over another's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BlockCopy {
     pub from: BlockId,
     pub to: BlockId,
@@ -78,12 +78,13 @@ pub struct Batch {
     pub tokens: Vec<u32>,
     /// Block tables of all rows, row after row.
     pub blocks: Vec<BlockId>,
-    /// Whole blocks to be copied, in order, before anything of this batch is computed: copy-on-write of a forked
-    /// sequence.
+    /// Whole blocks to be copied, in order, before anything of this batch is computed (copy-on-write of a forked
+    /// sequence).
     pub copies: Vec<BlockCopy>,
 }
 
 impl Batch {
+    /// Whether nothing is computed. There may still be [`Batch::copies`] to carry out.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }

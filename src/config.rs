@@ -28,7 +28,12 @@ pub struct RawConfig {
     /// KV memory, for instance 512MiB [default: enough for every seat's whole context, at most 512MiB]
     #[arg(long, global = true, allow_negative_numbers = true, value_name = "SIZE", help_heading = "Model and engine")]
     pub kv_memory: Option<String>,
-    /// What keys and values are kept as, with device cpu: f16, or f32 for twice the memory [default: f16]
+    /// KV memory as a share, above 0 and up to 1, of the memory that is free once the weights are loaded; instead of
+    /// kv_memory
+    #[arg(long, global = true, allow_negative_numbers = true, value_name = "F", help_heading = "Model and engine")]
+    pub memory_utilization: Option<f64>,
+    /// What keys and values are kept as, with device cpu: f16, q8_0 for about half the memory, or f32 for twice
+    /// [default: f16]
     #[arg(long, global = true, value_name = "TYPE", help_heading = "Model and engine")]
     pub kv_type: Option<String>,
     /// Sequences in the batch at once at most [default: 8; ask: 16]
@@ -118,6 +123,8 @@ pub enum ConfigError {
     Parse { path: PathBuf, message: String, hint: Option<String> },
     #[error("{key} is `{value}`: {wanted}")]
     Value { key: &'static str, value: String, wanted: String },
+    #[error("kv_memory and memory_utilization both say how large KV memory is: give one of them")]
+    TwoBudgets,
     #[error(transparent)]
     Sampling(#[from] InvalidSampling),
 }
@@ -129,11 +136,12 @@ fn suggestion(hint: &Option<String>) -> String {
 const MAX_FILE: u64 = 1 << 20;
 
 /// Every key of the file, for suggestions.
-const KEYS: [&str; 28] = [
+const KEYS: [&str; 29] = [
     "model",
     "device",
     "threads",
     "kv_memory",
+    "memory_utilization",
     "kv_type",
     "max_num_seqs",
     "max_num_batched_tokens",
@@ -194,11 +202,18 @@ impl RawConfig {
 
     /// `self` where it says something, else `other`.
     pub fn or(self, other: RawConfig) -> RawConfig {
+        // Two ways to say one thing: the flag of one wins over the file's other.
+        let says = self.kv_memory.is_some() || self.memory_utilization.is_some();
+        let (kv_memory, memory_utilization) = match says {
+            true => (self.kv_memory, self.memory_utilization),
+            false => (other.kv_memory, other.memory_utilization),
+        };
         RawConfig {
             model: self.model.or(other.model),
             device: self.device.or(other.device),
             threads: self.threads.or(other.threads),
-            kv_memory: self.kv_memory.or(other.kv_memory),
+            kv_memory,
+            memory_utilization,
             kv_type: self.kv_type.or(other.kv_type),
             max_num_seqs: self.max_num_seqs.or(other.max_num_seqs),
             max_num_batched_tokens: self.max_num_batched_tokens.or(other.max_num_batched_tokens),
@@ -241,11 +256,12 @@ impl RawConfig {
             ignore_eos: false,
         };
         sampling.check()?;
+        let device = self.device.as_deref().map_or(Ok(DeviceChoice::Cpu), parse_device)?;
         let engine = EngineConfig {
-            device: self.device.as_deref().map_or(Ok(DeviceChoice::Cpu), parse_device)?,
+            device,
             threads: in_range("threads", self.threads.unwrap_or_else(default_threads), 1, 256)?,
-            kv_memory: self.kv_memory.as_deref().map(parse_size).transpose()?,
-            kv_type: self.kv_type.as_deref().map_or(Ok(KvType::default()), parse_kv_type)?,
+            kv_memory: kv_budget(self.kv_memory.as_deref(), self.memory_utilization, device)?,
+            kv_type: self.kv_type.as_deref().map_or(Ok(KvType::default()), |text| parse_kv_type(text, device))?,
             max_num_seqs: self.max_num_seqs.map(|value| in_range("max_num_seqs", value, 1, 1024)).transpose()?,
             max_num_batched_tokens: self
                 .max_num_batched_tokens
@@ -288,8 +304,7 @@ pub struct EngineConfig {
     pub device: DeviceChoice,
     /// Of our own kernels; candle has its own.
     pub threads: usize,
-    /// Bytes.
-    pub kv_memory: Option<u64>,
+    pub kv_memory: KvBudget,
     /// Of our own kernels; tensor operations keep f32.
     pub kv_type: KvType,
     pub max_num_seqs: Option<usize>,
@@ -302,6 +317,16 @@ pub struct EngineConfig {
     pub prefix_cache: bool,
     pub target_itl: Option<Duration>,
     pub watermark: Option<usize>,
+}
+
+/// How large KV memory is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum KvBudget {
+    /// Enough for every seat's whole context, within bounds.
+    Seats,
+    Bytes(u64),
+    /// A share, above 0 and up to 1, of the memory that is free once the weights are loaded.
+    ShareOfFree(f64),
 }
 
 /// What computes the model.
@@ -341,9 +366,33 @@ fn in_range(key: &'static str, value: usize, low: usize, high: usize) -> Result<
     }
 }
 
-fn parse_kv_type(text: &str) -> Result<KvType, ConfigError> {
-    let wanted = || "it must be f16 or f32".into();
-    text.parse().map_err(|_| ConfigError::Value { key: "kv_type", value: text.to_owned(), wanted: wanted() })
+fn parse_kv_type(text: &str, device: DeviceChoice) -> Result<KvType, ConfigError> {
+    let wrong = |wanted: &str| ConfigError::Value { key: "kv_type", value: text.to_owned(), wanted: wanted.to_owned() };
+    match text.parse() {
+        Ok(KvType::Q8_0) if device != DeviceChoice::Cpu => {
+            Err(wrong("tensor operations keep f32: leave it out, or use --device cpu"))
+        }
+        Ok(kind) => Ok(kind),
+        Err(_) => Err(wrong("it must be f16, q8_0 or f32")),
+    }
+}
+
+fn kv_budget(bytes: Option<&str>, share: Option<f64>, device: DeviceChoice) -> Result<KvBudget, ConfigError> {
+    let wrong = |share: f64, wanted: &str| {
+        Err(ConfigError::Value { key: "memory_utilization", value: share.to_string(), wanted: wanted.to_owned() })
+    };
+    match (bytes, share) {
+        (None, None) => Ok(KvBudget::Seats),
+        (Some(_), Some(_)) => Err(ConfigError::TwoBudgets),
+        (Some(bytes), None) => Ok(KvBudget::Bytes(parse_size(bytes)?)),
+        (None, Some(share)) if !(share > 0.0 && share <= 1.0) => wrong(share, "it must be above 0 and at most 1"),
+        (None, Some(share)) => match device {
+            DeviceChoice::Cpu | DeviceChoice::Candle => Ok(KvBudget::ShareOfFree(share)),
+            DeviceChoice::Cuda | DeviceChoice::Metal => {
+                wrong(share, "it is a share of main memory: with this device, give kv_memory")
+            }
+        },
+    }
 }
 
 /// Cores, not hyper-threads: two threads of one core share its multipliers.
@@ -478,6 +527,43 @@ mod tests {
         let config = flags.or(file).check().unwrap();
         assert_eq!((config.sampling.temperature, config.screen.panes), (0.0, 2));
         assert_eq!(config.screen.pace, PaceChoice::StepsPerSecond(7.5));
+    }
+
+    #[test]
+    fn kv_memory_is_said_once() {
+        let budget = |flags: &str, file: &str| {
+            let config = RawConfig::parse(flags).unwrap().or(RawConfig::parse(file).unwrap()).check();
+            config.map(|config| config.engine.kv_memory).map_err(|error| error.to_string())
+        };
+        let (bytes, share) = ("kv_memory = \"1MiB\"", "memory_utilization = 0.5");
+        assert_eq!(budget("", "").unwrap(), KvBudget::Seats);
+        assert_eq!(budget("", share).unwrap(), KvBudget::ShareOfFree(0.5));
+        // A flag wins over the file, whichever of the two each of them is.
+        assert_eq!(budget(bytes, share).unwrap(), KvBudget::Bytes(1 << 20));
+        assert_eq!(budget(share, bytes).unwrap(), KvBudget::ShareOfFree(0.5));
+        for (flags, file) in [(format!("{bytes}\n{share}"), String::new()), (String::new(), format!("{bytes}\n{share}"))] {
+            let error = budget(&flags, &file).unwrap_err();
+            assert!(error.contains("kv_memory and memory_utilization"), "{error}");
+        }
+        assert_eq!(budget("", "memory_utilization = 1.0").unwrap(), KvBudget::ShareOfFree(1.0));
+        for bad in ["0.0", "-0.5", "1.01", "nan", "inf"] {
+            let error = budget(&format!("memory_utilization = {bad}"), "").unwrap_err();
+            assert!(error.contains("memory_utilization") && error.contains("above 0 and at most 1"), "{error}");
+        }
+        assert!(budget("memory_utilization = 0.5\ndevice = \"cuda\"", "").unwrap_err().contains("give kv_memory"));
+    }
+
+    #[test]
+    fn kinds_of_keys_and_values() {
+        let kind = |text: &str| {
+            let config = RawConfig::parse(text).unwrap().check();
+            config.map(|config| config.engine.kv_type).map_err(|error| error.to_string())
+        };
+        for expected in KvType::ALL {
+            assert_eq!(kind(&format!("kv_type = \"{expected}\"")), Ok(expected));
+        }
+        assert_eq!(kind("kv_type = \"q4_0\""), Err("kv_type is `q4_0`: it must be f16, q8_0 or f32".into()));
+        assert!(kind("kv_type = \"q8_0\"\ndevice = \"candle\"").unwrap_err().contains("tensor operations keep f32"));
     }
 
     #[test]

@@ -5,17 +5,20 @@ use std::sync::Arc;
 use candle_core::Device;
 
 use crate::batch::Batch;
-use crate::config::{DeviceChoice, EngineConfig, PaceChoice};
+use crate::config::{DeviceChoice, EngineConfig, KvBudget, PaceChoice};
 use crate::engine::{self, EngineHandle, EngineOptions, ForwardError, Limits, ModelInfo, Pace, StartError};
 use crate::hub::{self, Choice, NANO_BYTES};
-use crate::model::{GgufError, GgufFile, KvType, Llama, LlamaConfig, ModelError, ModelOptions, TensorLlama};
+use crate::machine;
+use crate::model::{GgufError, GgufFile, Llama, LlamaConfig, ModelError, ModelOptions, TensorLlama, kv_block_bytes};
 use crate::scheduler::InvalidLimits;
 use crate::text::{TextModel, TokenizerData, TokenizerError};
 
 /// Positions in a KV block.
 pub const BLOCK_SIZE: usize = 16;
-/// Block ids are 32 bits.
-const MAX_BLOCKS: u64 = u32::MAX as u64;
+/// Block ids are 32 bits, and so are the numbers of positions on the tensor path.
+const MAX_BLOCKS: u64 = u32::MAX as u64 / BLOCK_SIZE as u64;
+/// One to read and one to write: a sequence that fills its only block could not go on.
+const LEAST_BLOCKS: u64 = 2;
 /// Tokens of a prompt in one step at most, when nobody says otherwise.
 const DEFAULT_CHUNK: usize = 64;
 /// KV memory at most, when nobody says otherwise.
@@ -52,6 +55,12 @@ pub enum LaunchError {
         "kv_memory is {bytes} bytes, and one block of {BLOCK_SIZE} tokens of {model} takes {block}: give at least two blocks"
     )]
     KvTooSmall { model: String, bytes: u64, block: u64 },
+    #[error(
+        "memory_utilization is {share}: of {free} bytes that are free with {model} loaded that is {bytes}, and one block of {BLOCK_SIZE} tokens takes {block}: give a larger share, or kv_memory"
+    )]
+    ShareTooSmall { model: String, share: f64, free: u64, bytes: u64, block: u64 },
+    #[error("this system does not say how much memory is free: give kv_memory instead of memory_utilization")]
+    FreeUnknown,
 }
 
 /// The model to open when none is named: smollm2 once it is in the cache, else nano.
@@ -97,10 +106,13 @@ pub fn launch(choice: &Choice, config: &EngineConfig, default_seats: usize, pace
     if text.vocab() > shape.vocab {
         return Err(LaunchError::VocabMismatch { file: file.name().to_owned(), tokens: text.vocab(), vocab: shape.vocab });
     }
-    let (mut limits, num_blocks) = size(&name, &shape, config, default_seats)?;
+    let mut limits = limits(&name, &shape, config, default_seats)?;
+    limits.check()?;
+    let kv = KvSize { model: &name, block_bytes: block_bytes(&shape, config)?, seats: &limits };
+    let loaded = load(&file, config, &kv)?;
+    let num_blocks = loaded.num_blocks;
     limits.watermark = config.watermark.unwrap_or_else(|| watermark(num_blocks, limits.max_num_seqs));
     limits.check()?;
-    let loaded = load(&file, config, num_blocks)?;
     let info = ModelInfo {
         title: title(choice, &shape),
         name,
@@ -127,7 +139,7 @@ pub fn launch(choice: &Choice, config: &EngineConfig, default_seats: usize, pace
     let options = EngineOptions {
         limits,
         num_blocks,
-        capacity: num_blocks,
+        capacity: loaded.capacity,
         target_itl: config.target_itl,
         block_size: BLOCK_SIZE,
         pace,
@@ -145,13 +157,32 @@ struct Loaded {
     kernels: String,
     threads: usize,
     kv_bytes_per_token: usize,
+    /// The KV budget, and what it can be raised to.
+    num_blocks: usize,
+    capacity: usize,
 }
 
-fn load(file: &GgufFile, config: &EngineConfig, num_blocks: usize) -> Result<Loaded, LaunchError> {
+/// The weights, and then KV memory: some of what is free is known only then.
+fn load(file: &GgufFile, config: &EngineConfig, kv: &KvSize<'_>) -> Result<Loaded, LaunchError> {
+    let (budget, share) = match config.kv_memory {
+        // In between there is the least KV memory: untouched, it takes nothing.
+        KvBudget::ShareOfFree(_) => (LEAST_BLOCKS as usize, true),
+        budget => (kv.blocks(budget, None)?, false),
+    };
+    let resized = || kv.blocks(config.kv_memory, machine::available_memory());
     let Some(device) = open_device(config.device)? else {
-        let options =
-            ModelOptions { threads: config.threads, kernels: None, block_size: BLOCK_SIZE, num_blocks, kv_type: config.kv_type };
-        let model = Llama::load(file, options)?;
+        let options = ModelOptions {
+            threads: config.threads,
+            kernels: None,
+            block_size: BLOCK_SIZE,
+            // Untouched memory takes nothing: a small budget can be raised while the engine runs.
+            num_blocks: budget.max(kv.blocks(KvBudget::Seats, None)?),
+            kv_type: config.kv_type,
+        };
+        let mut model = Llama::load(file, options)?;
+        if share {
+            model.resize_kv(resized()?)?;
+        }
         return Ok(Loaded {
             types: model.types().to_owned(),
             parameters: model.parameters(),
@@ -159,10 +190,15 @@ fn load(file: &GgufFile, config: &EngineConfig, num_blocks: usize) -> Result<Loa
             kernels: model.kernels().to_string(),
             threads: model.threads(),
             kv_bytes_per_token: model.kv_bytes_per_token(),
+            num_blocks: if share { model.num_blocks() } else { budget },
+            capacity: model.num_blocks(),
             model: Box::new(model),
         });
     };
-    let model = TensorLlama::load(file, &device, num_blocks, BLOCK_SIZE)?;
+    let mut model = TensorLlama::load(file, &device, budget, BLOCK_SIZE)?;
+    if share {
+        model.resize_kv(resized()?)?;
+    }
     Ok(Loaded {
         types: model.types().to_owned(),
         parameters: model.parameters(),
@@ -170,6 +206,8 @@ fn load(file: &GgufFile, config: &EngineConfig, num_blocks: usize) -> Result<Loa
         kernels: model.backend().to_owned(),
         threads: model.threads(),
         kv_bytes_per_token: model.kv_bytes_per_token(),
+        num_blocks: model.num_blocks(),
+        capacity: model.num_blocks(),
         model: Box::new(model),
     })
 }
@@ -195,8 +233,8 @@ fn first_gpu(
     open(0).map_err(|source| LaunchError::Device { name, source })
 }
 
-/// Limits and number of KV blocks for a model of this shape.
-fn size(name: &str, shape: &LlamaConfig, config: &EngineConfig, default_seats: usize) -> Result<(Limits, usize), LaunchError> {
+/// Limits for a model of this shape.
+fn limits(name: &str, shape: &LlamaConfig, config: &EngineConfig, default_seats: usize) -> Result<Limits, LaunchError> {
     let max_model_len = match config.max_model_len {
         Some(asked) if asked > shape.context => {
             return Err(LaunchError::ContextTooLong { model: name.to_owned(), asked, context: shape.context });
@@ -209,7 +247,7 @@ fn size(name: &str, shape: &LlamaConfig, config: &EngineConfig, default_seats: u
     let max_num_batched_tokens = config.max_num_batched_tokens.unwrap_or(256.max(max_num_seqs));
     // With a target for the gaps it is that which bounds a chunk.
     let chunk = if config.target_itl.is_some() { max_num_batched_tokens } else { DEFAULT_CHUNK };
-    let limits = Limits {
+    Ok(Limits {
         max_num_seqs,
         max_num_batched_tokens,
         prefill_chunk: config.prefill_chunk.unwrap_or(chunk),
@@ -219,21 +257,57 @@ fn size(name: &str, shape: &LlamaConfig, config: &EngineConfig, default_seats: u
         policy: config.policy,
         mode: config.mode,
         prefix_cache: config.prefix_cache,
-    };
-    let number = if config.device == DeviceChoice::Cpu { config.kv_type } else { KvType::F32 }.bytes() as u64;
-    // Keys and values of every layer: 2 x layers x kv_heads x head_dim numbers a token.
-    let token_bytes = 2 * shape.layers as u64 * shape.kv_heads as u64 * shape.head_dim as u64 * number;
-    let block_bytes = token_bytes * BLOCK_SIZE as u64;
-    let whole = (max_model_len.div_ceil(BLOCK_SIZE) as u64).saturating_mul(max_num_seqs as u64).max(2);
-    let blocks = match config.kv_memory {
-        Some(bytes) => bytes / block_bytes,
-        None => whole.min((DEFAULT_KV_BYTES / block_bytes).max(2)),
-    };
-    if blocks < 2 {
-        let bytes = config.kv_memory.unwrap_or(DEFAULT_KV_BYTES);
-        return Err(LaunchError::KvTooSmall { model: name.to_owned(), bytes, block: block_bytes });
+    })
+}
+
+/// Bytes of one KV block, all layers, as they will lie in memory.
+fn block_bytes(shape: &LlamaConfig, config: &EngineConfig) -> Result<u64, ModelError> {
+    Ok(match config.device {
+        DeviceChoice::Cpu => kv_block_bytes(shape, config.kv_type, BLOCK_SIZE)?,
+        _ => TensorLlama::kv_bytes_per_token_of(shape) * BLOCK_SIZE,
+    } as u64)
+}
+
+/// What the number of KV blocks depends on.
+struct KvSize<'a> {
+    model: &'a str,
+    /// Bytes of one block, all layers.
+    block_bytes: u64,
+    seats: &'a Limits,
+}
+
+impl KvSize<'_> {
+    /// The number of blocks that a budget comes to. `free`: bytes of memory that are free, the weights being loaded; only a
+    /// share needs it.
+    ///
+    /// | | blocks, rounded down, 2 to 268,435,455 |
+    /// |---|---|
+    /// | nothing said | the least of (seats x blocks of the longest conversation) and 512 MiB / block |
+    /// | bytes | bytes / block |
+    /// | share | share x free / block |
+    fn blocks(&self, budget: KvBudget, free: Option<u64>) -> Result<usize, LaunchError> {
+        let (model, block) = (self.model.to_owned(), self.block_bytes);
+        let blocks = match budget {
+            KvBudget::Seats => {
+                let longest = self.seats.max_model_len.div_ceil(BLOCK_SIZE) as u64;
+                let whole = longest.saturating_mul(self.seats.max_num_seqs as u64);
+                whole.min(DEFAULT_KV_BYTES / block).max(LEAST_BLOCKS)
+            }
+            KvBudget::Bytes(bytes) if bytes / block < LEAST_BLOCKS => {
+                return Err(LaunchError::KvTooSmall { model, bytes, block });
+            }
+            KvBudget::Bytes(bytes) => bytes / block,
+            KvBudget::ShareOfFree(share) => {
+                let free = free.ok_or(LaunchError::FreeUnknown)?;
+                let bytes = (share * free as f64) as u64;
+                if bytes / block < LEAST_BLOCKS {
+                    return Err(LaunchError::ShareTooSmall { model, share, free, bytes, block });
+                }
+                bytes / block
+            }
+        };
+        Ok(usize::try_from(blocks.min(MAX_BLOCKS)).unwrap_or(usize::MAX))
     }
-    Ok((limits, usize::try_from(blocks.min(MAX_BLOCKS)).unwrap_or(usize::MAX)))
 }
 
 /// A block for every seat, but never more than an eighth of a small pool.
@@ -258,5 +332,64 @@ impl engine::Model for Llama {
 impl engine::Model for TensorLlama {
     fn forward(&mut self, batch: &Batch) -> Result<&[f32], ForwardError> {
         TensorLlama::forward(self, batch).map_err(|error| ForwardError(error.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::RawConfig;
+    use crate::model::KvType;
+
+    fn limits() -> Limits {
+        let config = RawConfig::default().check().unwrap().engine;
+        let shape = LlamaConfig::read(&open(&Choice::Nano).unwrap()).unwrap();
+        super::limits("nano", &shape, &config, 8).unwrap()
+    }
+
+    fn size(limits: &Limits) -> KvSize<'_> {
+        KvSize { model: "nano", block_bytes: 24 << 10, seats: limits }
+    }
+
+    #[test]
+    fn a_budget_is_a_number_of_blocks() {
+        let limits = limits();
+        let kv = size(&limits);
+        let whole = limits.max_model_len.div_ceil(BLOCK_SIZE) * 8;
+        assert_eq!(kv.blocks(KvBudget::Seats, None).unwrap(), whole);
+        assert_eq!(kv.blocks(KvBudget::Bytes(100 << 10), None).unwrap(), 4);
+        // Nine tenths of ten blocks and a half; more than all seats can use when there is more.
+        assert_eq!(kv.blocks(KvBudget::ShareOfFree(0.9), Some(252 << 10)).unwrap(), 9);
+        assert!(kv.blocks(KvBudget::ShareOfFree(1.0), Some(1 << 40)).unwrap() > whole);
+        assert_eq!(kv.blocks(KvBudget::ShareOfFree(1.0), Some(u64::MAX)).unwrap() as u64, MAX_BLOCKS);
+    }
+
+    #[test]
+    fn a_budget_of_less_than_two_blocks_is_refused_with_its_numbers() {
+        let limits = limits();
+        let refused = |budget, free| size(&limits).blocks(budget, free).unwrap_err().to_string();
+        let bytes = refused(KvBudget::Bytes(48 * 1024 - 1), None);
+        assert!(["kv_memory is 49151 bytes", "takes 24576"].iter().all(|words| bytes.contains(words)), "{bytes}");
+        let share = refused(KvBudget::ShareOfFree(0.25), Some(100_000));
+        let words = ["memory_utilization is 0.25", "100000", "25000", "24576"];
+        assert!(words.iter().all(|words| share.contains(words)), "{share}");
+        assert!(refused(KvBudget::ShareOfFree(0.25), None).contains("give kv_memory"));
+    }
+
+    #[test]
+    fn a_block_counts_what_it_takes() {
+        let file = open(&Choice::Nano).unwrap();
+        let shape = LlamaConfig::read(&file).unwrap();
+        for kv_type in KvType::ALL {
+            let config = EngineConfig { kv_type, ..RawConfig::default().check().unwrap().engine };
+            let options = ModelOptions { threads: 1, kernels: None, block_size: BLOCK_SIZE, num_blocks: 2, kv_type };
+            let mut model = Llama::load(&file, options).unwrap();
+            assert_eq!(block_bytes(&shape, &config).unwrap(), (model.kv_bytes_per_token() * BLOCK_SIZE) as u64, "{kv_type}");
+            model.resize_kv(5).unwrap();
+            assert_eq!(model.num_blocks(), 5);
+        }
+        let config = EngineConfig { device: DeviceChoice::Candle, ..RawConfig::default().check().unwrap().engine };
+        let model = TensorLlama::load(&file, &Device::Cpu, 2, BLOCK_SIZE).unwrap();
+        assert_eq!(block_bytes(&shape, &config).unwrap(), (model.kv_bytes_per_token() * BLOCK_SIZE) as u64);
     }
 }

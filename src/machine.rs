@@ -11,13 +11,24 @@ pub fn cpu_name() -> String {
 }
 
 /// Memory that a program could still have without swapping, in bytes: on Linux what the kernel estimates (`MemAvailable`),
-/// or the limit of the control group where that is less; elsewhere all memory of the machine. None when nobody says.
+/// or what is left of the control group's limit where that is less; elsewhere all memory of the machine. None when nobody
+/// says.
 pub fn available_memory() -> Option<u64> {
     let Some(available) = std::fs::read_to_string("/proc/meminfo").ok().and_then(|info| mem_available(&info)) else {
         return total_memory();
     };
-    let limit = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok().and_then(|text| text.trim().parse().ok());
-    Some(limit.map_or(available, |limit: u64| limit.min(available)))
+    let group = |file: &str| std::fs::read_to_string(format!("/sys/fs/cgroup/memory.{file}")).unwrap_or_default();
+    let left = group_left(&group("max"), &group("current"), &group("stat"));
+    Some(left.map_or(available, |left| left.min(available)))
+}
+
+/// What is left of a control group's limit, from its `memory.max`, `memory.current` and `memory.stat`. Pages of files that
+/// have not been read lately are in use, and are given up as soon as somebody needs memory. None without a limit.
+fn group_left(max: &str, current: &str, stat: &str) -> Option<u64> {
+    let limit: u64 = max.trim().parse().ok()?;
+    let used: u64 = current.trim().parse().unwrap_or(0);
+    let files = stat.lines().find_map(|line| line.strip_prefix("inactive_file ")?.trim().parse().ok()).unwrap_or(0);
+    Some(limit.saturating_sub(used.saturating_sub(files)))
 }
 
 fn mem_available(info: &str) -> Option<u64> {
@@ -65,6 +76,17 @@ mod tests {
         for bad in ["", "MemTotal: 1 kB", "MemAvailable: many kB", "MemAvailable: 99999999999999999999 kB", "MemAvailable: 7"] {
             assert_eq!(mem_available(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn a_group_has_left_what_its_limit_and_its_use_say() {
+        let stat = "anon 500\nfile 300\ninactive_file 200\nactive_file 100\n";
+        assert_eq!(group_left("1000\n", "800\n", stat), Some(400));
+        assert_eq!(group_left("1000\n", "", ""), Some(1000));
+        // Counted at different moments.
+        assert_eq!(group_left("1000\n", "100\n", stat), Some(1000));
+        assert_eq!(group_left("1000\n", "2000\n", ""), Some(0));
+        assert_eq!(["max\n", "", "-1"].map(|max| group_left(max, "800\n", stat)), [None; 3]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-use batchroom::batch::{Batch, BlockId, RequestId, Row, RowKind, UserId};
+use batchroom::batch::{Batch, BlockCopy, BlockId, RequestId, Row, RowKind, UserId};
 use batchroom::model::{GgmlType, GgufError, GgufFile, KvType, Llama, ModelError, ModelOptions};
 use support::gguf_writer::{GgufWriter, string};
 use support::random::Random;
@@ -278,6 +278,7 @@ fn batches_that_do_not_fit_are_errors_and_change_nothing() {
         kind: RowKind::Decode,
         samples: true,
     };
+    let copy = |from, to| BlockCopy { from: BlockId(from), to: BlockId(to) };
     let wrong = [
         ("token 20", with(&|batch| batch.tokens[1] = 20)),
         ("4294967295", with(&|batch| batch.tokens[1] = u32::MAX)),
@@ -289,14 +290,19 @@ fn batches_that_do_not_fit_are_errors_and_change_nothing() {
         ("tokens", with(&|batch| batch.rows[0].tokens = 1..1)),
         ("blocks", with(&|batch| batch.rows[0].blocks = 0..9)),
         ("like another", with(&|batch| batch.rows.push(row(0, 0..1, 0..1)))),
+        ("block 0 is to be copied to 4, and there are 4", with(&|batch| batch.copies = vec![copy(1, 0), copy(0, 4)])),
+        ("block 4294967295 is to be copied to 1", with(&|batch| batch.copies = vec![copy(u32::MAX, 1)])),
     ];
     for (words, batch) in wrong {
         let error = model.forward(&batch).unwrap_err().to_string();
         assert!(error.contains(words), "\"{words}\" is not in: {error}");
     }
     assert_eq!(model.forward(&Batch::default()).unwrap(), &[] as &[f32]);
+    // The first copy of a list with a bad one has not been carried out either: the past is still in block 0.
+    assert!(model.copy_blocks(&[copy(1, 0), copy(0, 4)]).is_err());
+    let last = with(&|batch| batch.rows[0] = row(2, 2..3, 0..1));
+    assert_eq!(model.forward(&last).unwrap(), expected);
     assert_eq!(model.forward(&good).unwrap(), expected);
-    assert!(model.copy_block(BlockId(0), BlockId(4)).is_err());
 }
 
 #[test]

@@ -26,6 +26,14 @@ fn values_out_of_range_are_refused() {
     let home = Home::new();
     let ask = |option: &str, value: &str| home.run(&["ask", "--model", "nano", option, value, "Say hello."]);
     ask("--kv-memory", "much").refused(&["kv_memory is `much`", "512MiB"]);
+    ask("--memory-utilization", "1.5").refused(&["memory_utilization is `1.5`", "above 0 and at most 1"]);
+    ask("--memory-utilization", "1e-12").refused(&["memory_utilization is 0.000000000001", "one block", "larger share"]);
+    ask("--kv-type", "q4_0").refused(&["kv_type is `q4_0`", "f16, q8_0 or f32"]);
+    home.run(&["ask", "--model", "nano", "--kv-memory", "1MiB", "--memory-utilization", "0.5", "Say hello."]).refused(&[
+        "kv_memory",
+        "memory_utilization",
+        "give one of them",
+    ]);
     ask("--threads", "0").refused(&["threads is `0`", "from 1 to 256"]);
     ask("--temperature", "nan").refused(&["temperature"]);
     ask("--top-p", "0").refused(&["top_p"]);

@@ -4,7 +4,9 @@
 mod support;
 
 use batchroom::model::{GgufFile, KvType, Llama, ModelOptions};
+use batchroom::text::{TextModel, TokenizerData};
 use candle_core::{Device, Tensor};
+use support::quality::{Told, tell};
 use support::sequences::{Manner, generate, whole};
 use support::{argmax, families, ids};
 
@@ -25,8 +27,10 @@ fn a_float32_llama_is_within_1e_4_of_transformers_at_every_position() {
     let tokens = ids(&golden["ids"]);
     let expected: Vec<Vec<f32>> = serde_json::from_value(golden["logits"].clone()).unwrap();
     let largest = expected.iter().flatten().fold(0f32, |largest, value| largest.max(value.abs()));
-    // A half has 11 bits: keys and values of that type are a little off, and never enough for another choice here.
-    for (kind, (kv_type, most)) in families().flat_map(|kind| [(KvType::F32, 1e-4), (KvType::F16, 2e-3)].map(|kv| (kind, kv))) {
+    // A half has 11 bits, a code 8: keys and values of these types are a little off, and never enough for another choice here.
+    for (kind, (kv_type, most)) in
+        families().flat_map(|kind| [(KvType::F32, 1e-4), (KvType::F16, 2e-3), (KvType::Q8_0, 4e-2)].map(|kv| (kind, kv)))
+    {
         let options = ModelOptions { kernels: Some(kind), kv_type, ..options(8) };
         let mut model = Llama::load(&support::fixture::file(), options).unwrap();
         let batch = whole(&model, &tokens);
@@ -80,6 +84,40 @@ fn nano_says_what_transformers_says() {
     let mut model = Llama::load(&support::nano(), options(64)).unwrap();
     let held = check_greedy(&mut model, &golden);
     assert!(held > 350, "only {held} tokens were compared");
+}
+
+/// In the manner of what nano has learned from.
+const STORY: &str = "Once upon a time there was a little fox who lived by a wide river. Every morning she walked to the old \
+bridge and looked at the water. One day she saw a small boat with nobody in it. \"Hello, boat,\" said the fox. \"Where is \
+your captain?\" The boat said nothing, for boats cannot speak, but it turned slowly in the wind and came to the bank. The fox \
+jumped in. She had never been on the river before, and she was a little afraid. The water was cold and green, and the trees \
+went by like people who are on their way home. After a while she came to a house with a red door. An old man sat in front of \
+it and mended a net. \"You have found my boat!\" he said, and he laughed. \"I looked for it all night. Come in, I have soup \
+on the fire.\" So the fox ate soup with the old man, and he told her about the sea, which is larger than any river, and about \
+the birds that sleep on the waves. When it was dark he took her back across the water. \"Come again tomorrow,\" he said. And \
+she did. From then on the fox and the old man went out in the boat together, and on some days they caught a fish, and on \
+other days they caught nothing at all and were just as happy.";
+
+#[test]
+fn nano_tells_a_story_as_well_whatever_keys_and_values_are_kept_as() {
+    let file = support::nano();
+    let text = TextModel::new(&TokenizerData::from_gguf(&file).unwrap()).unwrap();
+    let tokens = text.encode_text(STORY).unwrap();
+    let [f32s, f16s, codes] = KvType::ALL.map(|kv_type| {
+        let mut model = Llama::load(&file, ModelOptions { kv_type, ..options(64) }).unwrap();
+        let told = tell(&mut model, &text, &tokens, 512).unwrap();
+        println!("{kv_type}: {} bits a byte", told.bits_per_byte());
+        told
+    });
+    // All is told but the first token, and better than by chance: the model is one, and so is the text.
+    assert_eq!(f32s.bytes + text.token_bytes(tokens[0]).len(), STORY.len());
+    assert!(f32s.bits_per_byte() < 2.5, "{} bits a byte", f32s.bits_per_byte());
+    let off = |told: &Told| (told.bits_per_byte() / f32s.bits_per_byte() - 1.0).abs();
+    assert!(off(&f16s) < 1e-3, "f16 is off by {}", off(&f16s));
+    assert!(off(&codes) < 1e-2, "q8_0 is off by {}", off(&codes));
+    println!("same choices: f16 {}, q8_0 {}", f16s.agreement(&f32s), codes.agreement(&f32s));
+    assert!(codes.bits != f32s.bits && f16s.bits != f32s.bits, "another memory, other last bits");
+    assert!(f16s.agreement(&f32s) >= 0.99 && codes.agreement(&f32s) >= 0.95);
 }
 
 #[test]

@@ -71,23 +71,39 @@ fn every_manner_with_every_other() {
     // A model as small as can be: there are eighty ways to compute everything.
     let shape = Tiny { layers: 1, vocab: 37, ..Tiny::new(&[GgmlType::Q4_1, GgmlType::F16], None) };
     let file = GgufFile::from_vec("smallest", shape.writer().bytes()).unwrap();
+    for kv_type in KvType::ALL {
+        every_manner(&file, kv_type);
+    }
+}
+
+fn every_manner(file: &GgufFile, kv_type: KvType) {
     let kind = support::families().next().unwrap();
-    let mut reference = load(&file, 1, KernelKind::Portable, 16, KvType::F16);
+    let mut reference = load(file, 1, KernelKind::Portable, 16, kv_type);
     let prompts = prompts(reference.vocab());
     let steps = 3;
     let alone = |prompt: &Vec<u32>| generate(&mut reference, std::slice::from_ref(prompt), steps, &Manner::default()).remove(0);
     let alone: Vec<_> = prompts.iter().map(alone).collect();
     for threads in [1, 2] {
-        let mut model = load(&file, threads, kind, 16, KvType::F16);
+        let mut model = load(file, threads, kind, 16, kv_type);
         for count in [1, 2, 5, 16] {
             for chunk in [1, 7, 64, usize::MAX] {
                 for preempt_at in [None, Some(2)] {
                     let manner = Manner { chunk, shuffled: true, preempt_at, seed: 11, ..Manner::default() };
                     let first = prompts.len() - count;
                     let found = generate(&mut model, &prompts[first..], steps, &manner);
-                    assert!(found == alone[first..], "{kind}, {threads} threads, {count} sequences, {manner:?}");
+                    assert!(found == alone[first..], "{kind}, {kv_type}, {threads} threads, {count} sequences, {manner:?}");
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn a_fork_goes_on_in_a_copied_block() {
+    for (kind, kv_type) in support::families().flat_map(|kind| KvType::ALL.map(|kv_type| (kind, kv_type))) {
+        for threads in [1, 2] {
+            let mut model = load(&support::nano(), threads, kind, 16, kv_type);
+            support::forks::check(&format!("{kind}, {threads} threads, {kv_type}"), &mut model, true);
         }
     }
 }
@@ -100,6 +116,11 @@ fn nano() {
 #[test]
 fn nano_with_keys_and_values_of_32_bits() {
     check("nano, f32", &support::nano(), KvType::F32);
+}
+
+#[test]
+fn nano_with_keys_and_values_of_8_bits() {
+    check("nano, q8_0", &support::nano(), KvType::Q8_0);
 }
 
 #[test]

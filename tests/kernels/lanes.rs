@@ -2,7 +2,7 @@
 
 use batchroom::batch::BlockId;
 use batchroom::model::KernelKind;
-use batchroom::model::kernels::{ActGroup, AttentionScratch, AttentionShape, Kernels, KvCache, KvType, Slot};
+use batchroom::model::kernels::{ActGroup, AttentionScratch, AttentionShape, CodeScale, Kernels, KvCache, KvType, Slot};
 
 use super::support::families;
 use super::support::random::Random;
@@ -107,11 +107,68 @@ fn groups_with_no_numbers_in_them_do_not_spread() {
     }
 }
 
-/// What a cache of this type gives back for a number.
-fn as_kept(kind: KvType, number: f32) -> f32 {
+/// What a cache of this type gives back for one head's vector.
+fn as_kept(kind: KvType, vector: &[f32]) -> Vec<f32> {
     match kind {
-        KvType::F32 => number,
-        KvType::F16 => half::f16::from_f32(number).to_f32(),
+        KvType::F32 => vector.to_vec(),
+        KvType::F16 => vector.iter().map(|number| half::f16::from_f32(*number).to_f32()).collect(),
+        KvType::Q8_0 => {
+            let (codes, scale) = codes_of(vector);
+            codes.into_iter().map(|code| f32::from(code) * scale).collect()
+        }
+    }
+}
+
+/// 8-bit codes and their scale, in double precision but for what is defined in single.
+fn codes_of(vector: &[f32]) -> (Vec<i8>, f32) {
+    let largest = vector.iter().fold(0f32, |largest, number| largest.max(number.abs()));
+    let inverse = f64::from(127.0 / largest);
+    (vector.iter().map(|number| (f64::from(*number) * inverse).round_ties_even() as i8).collect(), largest / 127.0)
+}
+
+#[test]
+fn codes_are_rounded_to_the_nearest_and_their_largest_is_127() {
+    for seed in 0..60u64 {
+        let mut random = Random(seed);
+        let size = [1e-20, 0.01, 1.0, 300.0, 1e30][random.below(5)];
+        let count = 1 + random.below(200);
+        let x = random.floats(count, size);
+        let (expected, expected_scale) = codes_of(&x);
+        assert_eq!(expected.iter().map(|code| code.unsigned_abs()).max(), Some(127), "seed {seed}");
+        for kind in families() {
+            let (mut scale, mut codes) = (CodeScale::default(), vec![0; x.len()]);
+            kernels(kind).code_scale(&x, &mut scale);
+            kernels(kind).to_codes(&x, scale, &mut codes);
+            assert_eq!((&codes, scale.scale.to_bits()), (&expected, expected_scale.to_bits()), "{kind}, seed {seed}");
+            for (x, code) in x.iter().zip(&codes) {
+                let off = (f64::from(*x) - f64::from(*code) * f64::from(scale.scale)).abs();
+                assert!(off <= f64::from(scale.scale) * 0.500_01, "{kind}, seed {seed}: {x} as {code}");
+            }
+        }
+    }
+}
+
+#[test]
+fn codes_of_nothing_are_zeros_and_those_of_no_numbers_make_no_sense() {
+    for kind in families() {
+        let codes = |x: &[f32]| {
+            let (mut scale, mut codes) = (CodeScale::default(), vec![1; x.len()]);
+            kernels(kind).code_scale(x, &mut scale);
+            kernels(kind).to_codes(x, scale, &mut codes);
+            (codes, scale.scale)
+        };
+        for nothing in [0.0, -0.0, 1e-31, f32::MIN_POSITIVE / 4.0] {
+            assert_eq!(codes(&[nothing; 21]), (vec![0; 21], 0.0), "{kind}, {nothing}");
+        }
+        for bad in [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            for at in [0, 17, 20] {
+                let mut x = [1.0; 21];
+                x[at] = bad;
+                let (codes, scale) = codes(&x);
+                assert!(codes == [0; 21] && scale.is_nan(), "{kind}, {bad} at {at}");
+            }
+        }
+        assert_eq!(codes(&[f32::MAX, f32::MIN, 0.0]), (vec![127, -127, 0], f32::MAX / 127.0), "{kind}");
     }
 }
 
@@ -189,8 +246,9 @@ fn pages(shape: AttentionShape, kind: KvType, count: usize, random: &mut Random)
         let slot = Slot { block: table[position / shape.block_size], slot: position % shape.block_size };
         // SAFETY: one thread.
         unsafe { writer.write(Kernels::fastest(), slot, &key, &value) };
-        keys.push(key.into_iter().map(|number| as_kept(kind, number)).collect());
-        values.push(value.into_iter().map(|number| as_kept(kind, number)).collect());
+        let kept = |row: &[f32]| row.chunks_exact(shape.head_dim).flat_map(|head| as_kept(kind, head)).collect();
+        keys.push(kept(&key));
+        values.push(kept(&value));
     }
     Pages { cache, table, keys, values }
 }
@@ -206,7 +264,7 @@ fn attend(kind: KernelKind, pages: &Pages, head: usize, count: usize, queries: &
 
 #[test]
 fn attention_agrees_bit_by_bit_and_is_right() {
-    for seed in 0..40u64 {
+    for seed in 0..60u64 {
         let mut random = Random(seed);
         let shape = AttentionShape {
             block_size: [16, 32, 48][random.below(3)],
@@ -215,7 +273,7 @@ fn attention_agrees_bit_by_bit_and_is_right() {
             head_dim: [16, 24, 32, 64, 80, 128][random.below(6)],
         };
         let count = 1 + random.below(100);
-        let kept = KvType::ALL[random.below(2)];
+        let kept = KvType::ALL[random.below(3)];
         let pages = pages(shape, kept, count, &mut random);
         let head = random.below(shape.kv_heads);
         let queries = random.floats(shape.group * shape.head_dim, 1.0);
@@ -239,6 +297,47 @@ fn attention_agrees_bit_by_bit_and_is_right() {
             }
         }
     }
+}
+
+#[test]
+fn families_write_the_same_bytes() {
+    for seed in 0..20u64 {
+        let mut random = Random(seed);
+        let head_dim = 1 + random.below(160);
+        let shape = AttentionShape { block_size: 32, kv_heads: 1 + random.below(3), group: 1, head_dim };
+        let width = shape.kv_heads * head_dim;
+        let rows: Vec<_> = (0..5).map(|_| (random.below(64), random.floats(width, 2.0), random.floats(width, 2.0))).collect();
+        for kv_type in KvType::ALL {
+            let written = |kind: KernelKind| {
+                let mut cache = KvCache::new(shape, kv_type, 2, 2).unwrap();
+                let writer = cache.writer(1);
+                for (slot, key, value) in &rows {
+                    let slot = Slot { block: BlockId(*slot as u32 / 32), slot: slot % 32 };
+                    // SAFETY: one thread.
+                    unsafe { writer.write(kernels(kind), slot, key, value) };
+                }
+                assert!(cache.layer_bytes(0).iter().all(|byte| *byte == 0), "{kv_type}, seed {seed}: the other layer");
+                cache.layer_bytes(1).to_vec()
+            };
+            let expected = written(KernelKind::Portable);
+            assert!(expected.iter().any(|byte| *byte != 0));
+            for kind in families() {
+                assert!(written(kind) == expected, "{kind}, {kv_type}, seed {seed}");
+            }
+        }
+    }
+}
+
+#[test]
+fn memory_is_counted_with_its_scales() {
+    // Heads of 64: 64 codes and 4 bytes of scale, for keys and for values.
+    let shape = AttentionShape { block_size: 16, kv_heads: 3, group: 3, head_dim: 64 };
+    let bytes = |shape, kind| KvCache::new(shape, kind, 5, 2).unwrap().block_bytes();
+    let positions = 5 * 3 * 16;
+    assert_eq!(KvType::ALL.map(|kind| bytes(shape, kind)), [256, 128, 68].map(|vector| 2 * vector * positions));
+    // Values lie in whole vectors of 16 numbers.
+    let odd = AttentionShape { head_dim: 20, ..shape };
+    assert_eq!(KvType::ALL.map(|kind| bytes(odd, kind)), [208, 104, 20 + 4 + 32 + 4].map(|both| both * positions));
 }
 
 #[test]

@@ -235,7 +235,8 @@ fn reasons_for_waiting_in_words() {
     assert_eq!(say(blocks(0)), "needs 7 blocks, 3 free");
     assert_eq!(say(Waiting::Behind { ahead: 1 }), "behind 1 other");
     assert_eq!(say(Waiting::Behind { ahead: 2 }), "behind 2 others");
-    assert_eq!(say(Waiting::PreemptedBy { by: Some(id(0)) }), "blocks taken for ana");
+    assert_eq!(say(Waiting::Preempted { by: TakenBy::User(id(0)) }), "blocks taken for ana");
+    assert_eq!(say(Waiting::SharedPrefix { user: id(2), tokens: 600 }), "chi is computing 600 tokens that it will share");
     assert_eq!(say(Waiting::NotYet), "not looked at yet");
 }
 

@@ -6,7 +6,7 @@ mod support;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use batchroom::batch::{Batch, BlockId, RequestId, Row, RowKind, UserId};
+use batchroom::batch::{Batch, BlockCopy, BlockId, RequestId, Row, RowKind, UserId};
 use batchroom::model::{KvType, Llama, ModelOptions};
 
 thread_local! {
@@ -44,14 +44,17 @@ fn batch(position: usize) -> Batch {
         kind: RowKind::Decode,
         samples: true,
     };
-    Batch { step: 1, rows: (0..4).map(row).collect(), tokens: vec![5, 6, 7, 8], blocks: (0..16).map(BlockId).collect() }
+    let rows = (0..4).map(row).collect();
+    // One of the unused blocks after another.
+    let copies = vec![BlockCopy { from: BlockId(position as u32 % 16), to: BlockId(16 + position as u32 % 2) }];
+    Batch { step: 1, rows, tokens: vec![5, 6, 7, 8], blocks: (0..16).map(BlockId).collect(), copies }
 }
 
 #[test]
 fn a_warm_step_allocates_nothing() {
     let batches: Vec<Batch> = (0..64).map(batch).collect();
-    for threads in [1, 2] {
-        let options = ModelOptions { threads, kernels: None, block_size: 16, num_blocks: 16, kv_type: KvType::F16 };
+    for (threads, kv_type) in [1, 2].into_iter().flat_map(|threads| KvType::ALL.map(|kv_type| (threads, kv_type))) {
+        let options = ModelOptions { threads, kernels: None, block_size: 16, num_blocks: 18, kv_type };
         let mut model = Llama::load(&support::nano(), options).unwrap();
         // The longest context first, so that no buffer has to grow later.
         model.forward(&batches[63]).unwrap();
@@ -59,6 +62,6 @@ fn a_warm_step_allocates_nothing() {
         for batch in &batches {
             model.forward(batch).unwrap();
         }
-        assert_eq!(COUNT.get() - before, 0, "allocations in 64 steps on {threads} threads");
+        assert_eq!(COUNT.get() - before, 0, "allocations in 64 steps on {threads} threads, {kv_type}");
     }
 }

@@ -3,7 +3,9 @@
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 pub mod fixture;
+pub mod forks;
 pub mod gguf_writer;
+pub mod quality;
 pub mod random;
 pub mod sequences;
 pub mod tiny;

@@ -95,12 +95,13 @@ fn record(step: u64, marks: impl Iterator<Item = char>) -> StepRecord {
         finished: Vec::new(),
         waiting: Vec::new(),
         used_blocks: 50,
+        cached_blocks: 12,
         budget_used: 0,
         budget: BUDGET,
     };
     for (at, mark) in marks.enumerate() {
         let user = UserId(at as u32);
-        let mut row = |kind, tokens| record.rows.push(StepRow { user, request: RequestId(at as u64), kind, tokens });
+        let mut row = |kind, tokens| record.rows.push(StepRow { user, request: RequestId(at as u64), kind, start: 0, tokens });
         match mark {
             'D' => row(RowKind::Decode, 1),
             'e' => {
@@ -108,10 +109,10 @@ fn record(step: u64, marks: impl Iterator<Item = char>) -> StepRecord {
                 record.finished.push((user, FinishReason::Stop));
             }
             'x' => {
-                record.preempted.push((user, Some(UserId(0))));
-                record.waiting.push(user);
+                record.preempted.push((user, TakenBy::User(UserId(0))));
+                record.waiting.push((user, Waiting::Preempted { by: TakenBy::User(UserId(0)) }));
             }
-            '.' => record.waiting.push(user),
+            '.' => record.waiting.push((user, Waiting::Behind { ahead: 1 })),
             digit => {
                 if let Some(sixteens) = digit.to_digit(10) {
                     row(RowKind::Prefill, sixteens as usize * 16);
@@ -138,6 +139,8 @@ fn user(at: usize, status: Status) -> UserView {
         generated_tokens: 0,
         kv_blocks: 0,
         preemptions: 0,
+        cached_tokens: 0,
+        predicted_ttft: None,
     }
 }
 
@@ -205,6 +208,8 @@ fn kv() -> KvView {
         cached: 12,
         free: 80,
         watermark: 1,
+        capacity: 256,
+        shared: owners.iter().filter(|owner| **owner == BlockOwner::Shared).count(),
         owners: Arc::from(owners),
         filled_slots: 2_600,
         reserved_max: 1_024,
@@ -232,8 +237,8 @@ fn notes() -> VecDeque<Note> {
     [
         note(4150, NoteKind::Finished { user: UserId(2), reason: FinishReason::Stop, generated: 212 }),
         note(4164, NoteKind::Queued { user: UserId(1), prompt_tokens: 2140, ahead: 0 }),
-        note(4171, NoteKind::Admitted { user: UserId(1), blocks: 9 }),
-        note(4173, NoteKind::Preempted { user: UserId(3), by: Some(UserId(0)), recompute: 310 }),
+        note(4171, NoteKind::Admitted { user: UserId(1), blocks: 9, cached: 32 }),
+        note(4173, NoteKind::Preempted { user: UserId(3), by: TakenBy::User(UserId(0)), lost: 310 }),
         note(4173, NoteKind::Queued { user: UserId(4), prompt_tokens: 40, ahead: 1 }),
         note(4179, NoteKind::Rejected { user: UserId(2), why: long }),
         note(4180, NoteKind::Queued { user: UserId(5), prompt_tokens: 12, ahead: 2 }),
@@ -273,6 +278,8 @@ pub fn rich() -> Snapshot {
             watermark: 1,
             ..Limits::default()
         },
+        target_itl: None,
+        prefill_budget: None,
         step: STEP,
         running: 2,
         waiting: 3,
@@ -287,6 +294,9 @@ pub fn rich() -> Snapshot {
             step_time: Some(Duration::from_micros(5_100)),
             ..Totals::default()
         },
+        ledger: Arc::default(),
+        prediction: None,
+        witnesses_due: 0,
         timeline: timeline(),
         history: history(),
         notes: notes(),
@@ -361,7 +371,7 @@ impl Dice {
             1 => Waiting::Budget { max_num_batched_tokens: self.number(), spent_on: self.users() },
             2 => Waiting::Blocks { needed: self.number(), free: self.number(), watermark: self.number() },
             3 => Waiting::Behind { ahead: self.number() },
-            4 => Waiting::PreemptedBy { by: (self.below(2) > 0).then(|| self.user()) },
+            4 => Waiting::Preempted { by: self.taken_by() },
             5 => Waiting::PreemptionStep,
             6 => Waiting::NotYet,
             _ => return None,
@@ -393,19 +403,30 @@ impl Dice {
             user: dice.user(),
             request: RequestId(dice.below(4) as u64),
             kind: if dice.below(2) > 0 { RowKind::Decode } else { RowKind::Prefill },
+            start: dice.number(),
             tokens: dice.below(400),
         };
         StepRecord {
             step,
             duration: self.time().unwrap_or_default(),
             rows: (0..self.below(8)).map(|_| row(self)).collect(),
-            admitted: self.users(),
-            preempted: (0..self.below(3)).map(|_| (self.user(), None)).collect(),
+            admitted: Vec::new(),
+            preempted: (0..self.below(3)).map(|_| (self.user(), self.taken_by())).collect(),
             finished: (0..self.below(3)).map(|_| (self.user(), self.reason())).collect(),
-            waiting: self.users(),
+            waiting: (0..self.below(4)).map(|_| (self.user(), Waiting::NotYet)).collect(),
             used_blocks: self.number(),
+            cached_blocks: self.number(),
             budget_used: self.number(),
             budget: self.number(),
+        }
+    }
+
+    fn taken_by(&mut self) -> TakenBy {
+        match self.below(4) {
+            0 => TakenBy::Itself,
+            1 => TakenBy::Seats,
+            2 => TakenBy::KvBudget,
+            _ => TakenBy::User(self.user()),
         }
     }
 
@@ -413,8 +434,8 @@ impl Dice {
         let user = self.user();
         let kind = match self.below(5) {
             0 => NoteKind::Queued { user, prompt_tokens: self.number(), ahead: self.number() },
-            1 => NoteKind::Admitted { user, blocks: self.number() },
-            2 => NoteKind::Preempted { user, by: Some(self.user()), recompute: self.number() },
+            1 => NoteKind::Admitted { user, blocks: self.number(), cached: self.number() },
+            2 => NoteKind::Preempted { user, by: self.taken_by(), lost: self.number() },
             3 => NoteKind::Finished { user, reason: self.reason(), generated: self.number() },
             _ => NoteKind::Rejected { user, why: Rejected::Template("\u{1b}[31m{{ 測試 }}\n\n".repeat(9)) },
         };

@@ -142,5 +142,6 @@ pub fn whole(model: &impl Paged, tokens: &[u32]) -> Batch {
         kind: RowKind::Prefill,
         samples: true,
     };
-    Batch { step: 1, rows: vec![row], tokens: tokens.to_vec(), blocks: (0..blocks as u32).map(BlockId).collect() }
+    let blocks = (0..blocks as u32).map(BlockId).collect();
+    Batch { step: 1, rows: vec![row], tokens: tokens.to_vec(), blocks, copies: Vec::new() }
 }

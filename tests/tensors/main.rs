@@ -7,7 +7,7 @@ mod engine;
 
 use std::iter::repeat_with;
 
-use batchroom::batch::Batch;
+use batchroom::batch::{Batch, BlockCopy, BlockId};
 use batchroom::model::{GgmlType, GgufFile, KvType, Llama, ModelError, ModelOptions, TensorLlama};
 use candle_core::{Device, Tensor};
 use candle_transformers::models::quantized_llama::ModelWeights;
@@ -204,6 +204,13 @@ fn tensors_at_odd_addresses_are_read_like_others() {
     }
 }
 
+/// Here logits are the same bits only for the same rows, so trunk and branch go on one after the other.
+#[test]
+fn a_fork_goes_on_in_a_copied_block() {
+    support::forks::check("float32 fixture", &mut load(&fixture::file()), false);
+    support::forks::check("nano", &mut load(&support::nano()), false);
+}
+
 #[test]
 fn what_cannot_be_is_an_error() {
     let file = support::nano();
@@ -225,6 +232,9 @@ fn what_cannot_be_is_an_error() {
     bad.clone_from(&good);
     bad.blocks[0].0 = BLOCKS as u32;
     assert!(model.forward(&bad).unwrap_err().to_string().contains("has block 128 of 128"));
+    bad.clone_from(&good);
+    bad.copies = vec![BlockCopy { from: BlockId(BLOCKS as u32), to: BlockId(0) }];
+    assert!(model.forward(&bad).unwrap_err().to_string().contains("block 128 is to be copied to 0, and there are 128"));
     assert_eq!(model.forward(&Batch::default()).unwrap(), &[0f32; 0]);
     assert_eq!(model.forward(&good).unwrap(), expected);
 }

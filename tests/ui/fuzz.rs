@@ -63,10 +63,16 @@ fn any_event(dice: &mut ChaCha8Rng) -> Event {
             ttft: None,
             tokens_per_s: None,
             preemptions: 0,
+            cached_tokens: 0,
+            queued: None,
+            end_to_end: std::time::Duration::ZERO,
+            tpot: None,
+            itl: None,
+            predicted_ttft: None,
         }),
         1 => Event::Rejected(Rejected::EmptyPrompt),
-        2 => Event::Preempted { step: 3, by: Some(UserId(dice.next_u32() % 6)) },
-        3 => Event::Admitted { step: 3 },
+        2 => Event::Preempted { step: 3, by: TakenBy::User(UserId(dice.next_u32() % 6)) },
+        3 => Event::Admitted { step: 3, cached: 0 },
         _ => Event::Token { step: 1, token: 1, text: TEXTS[dice.next_u32() as usize % TEXTS.len()].into() },
     }
 }

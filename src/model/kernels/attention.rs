@@ -4,11 +4,18 @@
 //! multiply-adds with no sum across lanes. Values lie position after position (`[block][kv head][position][dimension]`).
 //! Position p is always lane p % 16 of tile p / 16, and everything adds up in the order of positions: a result
 //! depends on the sequence alone, not on chunks, neighbours or where its blocks are.
+//!
+//! Codes have one scale for each position and head, which lie behind the codes of their head and block
+//! (`[block][kv head]`, then codes, then `[position]` scales). A key's scale multiplies the finished score, a value's the
+//! position's weight: the loops over dimensions are the same for codes as for floats.
 
 use crate::batch::BlockId;
 
 use super::simd::Simd;
 use super::vector::{LANES, Lanes, exp, sum_lanes};
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
 
 /// Sizes that all layers share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,25 +34,45 @@ impl AttentionShape {
         self.head_dim.next_multiple_of(LANES)
     }
 
-    /// Numbers of one block's keys, all KV heads.
-    pub fn key_block(&self) -> usize {
-        self.kv_heads * self.head_dim * self.block_size
+    /// Numbers of one block's keys, all KV heads. `scale`: the numbers whose place a scale takes, 0 where there are none
+    /// (see [`KvType::scale_numbers`](super::KvType::scale_numbers)).
+    pub fn key_block(&self, scale: usize) -> usize {
+        self.kv_heads * (self.head_dim + scale) * self.block_size
     }
 
     /// Numbers of one block's values, all KV heads.
-    pub fn value_block(&self) -> usize {
-        self.kv_heads * self.value_stride() * self.block_size
+    pub fn value_block(&self, scale: usize) -> usize {
+        self.kv_heads * (self.value_stride() + scale) * self.block_size
+    }
+
+    /// Where one head's keys of a block begin.
+    fn key_head(&self, block: BlockId, head: usize, scale: usize) -> usize {
+        (block.0 as usize * self.kv_heads + head) * (self.head_dim + scale) * self.block_size
+    }
+
+    /// Where one head's values of a block begin.
+    fn value_head(&self, block: BlockId, head: usize, scale: usize) -> usize {
+        (block.0 as usize * self.kv_heads + head) * (self.value_stride() + scale) * self.block_size
     }
 
     /// Where dimension 0 of a position's key lies; the next dimensions follow 16 numbers apart.
-    pub fn key_at(&self, block: BlockId, slot: usize, head: usize) -> usize {
-        let tile = slot / LANES * self.head_dim * LANES;
-        block.0 as usize * self.key_block() + head * self.head_dim * self.block_size + tile + slot % LANES
+    pub fn key_at(&self, block: BlockId, slot: usize, head: usize, scale: usize) -> usize {
+        self.key_head(block, head, scale) + slot / LANES * self.head_dim * LANES + slot % LANES
     }
 
     /// Where a position's values begin.
-    pub fn value_at(&self, block: BlockId, slot: usize, head: usize) -> usize {
-        block.0 as usize * self.value_block() + (head * self.block_size + slot) * self.value_stride()
+    pub fn value_at(&self, block: BlockId, slot: usize, head: usize, scale: usize) -> usize {
+        self.value_head(block, head, scale) + slot * self.value_stride()
+    }
+
+    /// Where a position's key has its scale, which takes the place of `scale` numbers.
+    pub fn key_scale_at(&self, block: BlockId, slot: usize, head: usize, scale: usize) -> usize {
+        self.key_head(block, head, scale) + self.head_dim * self.block_size + slot * scale
+    }
+
+    /// Where a position's values have their scale.
+    pub fn value_scale_at(&self, block: BlockId, slot: usize, head: usize, scale: usize) -> usize {
+        self.value_head(block, head, scale) + self.value_stride() * self.block_size + slot * scale
     }
 }
 
@@ -54,6 +81,7 @@ impl AttentionShape {
 pub enum KvLayer<'a> {
     F32(KvPages<'a, f32>),
     F16(KvPages<'a, Half>),
+    Q8_0(KvPages<'a, Code>),
 }
 
 /// Keys and values of one layer.
@@ -66,8 +94,14 @@ pub struct KvPages<'a, N> {
 /// The bits of a half float.
 pub type Half = u16;
 
+/// A number as an integer of 8 bits: the number is code * scale.
+pub type Code = i8;
+
 /// A number that the cache keeps. All zero bits are a zero.
 pub(super) trait KvNumber: Copy {
+    /// Numbers whose place a position's scale takes; 0 when a number says all by itself.
+    const SCALE: usize;
+
     /// 16 neighbours as floats.
     ///
     /// # Safety
@@ -76,6 +110,8 @@ pub(super) trait KvNumber: Copy {
 }
 
 impl KvNumber for f32 {
+    const SCALE: usize = 0;
+
     #[inline(always)]
     unsafe fn load<V: Simd>(from: *const f32) -> V {
         // SAFETY: the caller's.
@@ -84,10 +120,22 @@ impl KvNumber for f32 {
 }
 
 impl KvNumber for Half {
+    const SCALE: usize = 0;
+
     #[inline(always)]
     unsafe fn load<V: Simd>(from: *const Half) -> V {
         // SAFETY: the caller's.
         unsafe { V::load_f16(from) }
+    }
+}
+
+impl KvNumber for Code {
+    const SCALE: usize = size_of::<f32>();
+
+    #[inline(always)]
+    unsafe fn load<V: Simd>(from: *const Code) -> V {
+        // SAFETY: the caller's.
+        unsafe { V::load_i8(from) }
     }
 }
 
@@ -134,6 +182,7 @@ pub(super) unsafe fn attend<V: Simd>(
         match kv {
             KvLayer::F32(pages) => attend_pages::<V, f32>(shape, pages, table, head, count, queries, scratch, out),
             KvLayer::F16(pages) => attend_pages::<V, Half>(shape, pages, table, head, count, queries, scratch, out),
+            KvLayer::Q8_0(pages) => attend_pages::<V, Code>(shape, pages, table, head, count, queries, scratch, out),
         }
     }
 }
@@ -156,7 +205,7 @@ unsafe fn attend_pages<V: Simd, N: KvNumber>(
     let scores = &mut scratch.scores[..shape.group * stride];
     let tile_at = |tile: usize| {
         let position = tile * LANES;
-        let key = shape.key_at(table[position / shape.block_size], position % shape.block_size, head);
+        let key = shape.key_at(table[position / shape.block_size], position % shape.block_size, head, N::SCALE);
         &kv.keys[key..][..shape.head_dim * LANES]
     };
     // SAFETY: the features are the caller's; slices are cut to what is read.
@@ -174,13 +223,43 @@ unsafe fn attend_pages<V: Simd, N: KvNumber>(
                 tile += 1;
             }
         }
+        scale(shape, kv.keys, table, scores, stride, |block, slot| shape.key_scale_at(block, slot, head, N::SCALE));
         for scores in scores.chunks_exact_mut(stride) {
             softmax(scores, count);
         }
+        scale(shape, kv.values, table, scores, stride, |block, slot| shape.value_scale_at(block, slot, head, N::SCALE));
         weigh_heads::<V, N>(shape, kv, table, head, count, scores, stride, &mut scratch.sums);
     }
     for (out, sums) in out.chunks_exact_mut(shape.head_dim).zip(scratch.sums.chunks_exact(shape.value_stride())) {
         out.copy_from_slice(&sums[..shape.head_dim]);
+    }
+}
+
+/// Multiplies each position's numbers, `[head of the group][position]`, by its scale; nothing where there are no scales.
+/// What lies in positions that are not written yet is never used.
+#[inline(always)]
+fn scale<N: KvNumber>(
+    shape: &AttentionShape,
+    kept: &[N],
+    table: &[BlockId],
+    numbers: &mut [f32],
+    stride: usize,
+    at: impl Fn(BlockId, usize) -> usize,
+) {
+    if N::SCALE == 0 {
+        return;
+    }
+    for position in (0..stride).step_by(LANES) {
+        let at = at(table[position / shape.block_size], position % shape.block_size);
+        let scales = &kept[at..][..LANES * N::SCALE];
+        assert!(size_of_val(scales) == size_of::<Lanes>());
+        // SAFETY: just checked; all bits are floats.
+        let scales: Lanes = unsafe { scales.as_ptr().cast::<Lanes>().read_unaligned() };
+        for numbers in numbers.chunks_exact_mut(stride) {
+            for (number, scale) in numbers[position..][..LANES].iter_mut().zip(scales) {
+                *number *= scale;
+            }
+        }
     }
 }
 
@@ -236,7 +315,8 @@ unsafe fn score<V: Simd, N: KvNumber, const TILES: usize, const HEADS: usize>(
     unsafe {
         let mut sums = [[V::splat(0.0); HEADS]; TILES];
         for dim in 0..dims {
-            for index in 0..TILES {
+            // One ask for each line of 64 bytes.
+            for index in (0..TILES).filter(|_| (dim * LANES * size_of::<N>()).is_multiple_of(LINE)) {
                 V::call_in(next.as_ptr().wrapping_add((index * dims + dim) * LANES).cast());
             }
             for head in 0..HEADS {
@@ -369,15 +449,16 @@ unsafe fn weigh<V: Simd, N: KvNumber, const HEADS: usize, const WIDE: usize>(
                 break;
             }
             let positions = size.min(pages.count - begin);
-            let values = &pages.values[pages.shape.value_at(*block, 0, pages.head)..][..positions * step];
-            let next = pages
-                .table
-                .get(index + 1)
-                .map_or(values.as_ptr(), |next| pages.values.as_ptr().wrapping_add(pages.shape.value_at(*next, 0, pages.head)));
+            let values = &pages.values[pages.shape.value_at(*block, 0, pages.head, N::SCALE)..][..positions * step];
+            let at = |block: &BlockId| pages.shape.value_at(*block, 0, pages.head, N::SCALE);
+            let next = pages.table.get(index + 1);
+            let next = next.map_or(values.as_ptr(), |next| pages.values.as_ptr().wrapping_add(at(next)));
             for slot in 0..positions {
                 let from = values.as_ptr().add(slot * step + vector * LANES);
                 for wide in 0..WIDE {
-                    V::call_in(next.wrapping_add(slot * step + (vector + wide) * LANES).cast());
+                    if (wide * LANES * size_of::<N>()).is_multiple_of(LINE) {
+                        V::call_in(next.wrapping_add(slot * step + (vector + wide) * LANES).cast());
+                    }
                     let value: V = N::load(from.add(wide * LANES));
                     for (head, sums) in sums.iter_mut().enumerate() {
                         let weight = V::splat(*scores.as_ptr().add(head * stride + begin + slot));

@@ -71,3 +71,5 @@ pub unsafe trait Number: Copy {}
 unsafe impl Number for f32 {}
 // SAFETY: a plain number.
 unsafe impl Number for u16 {}
+// SAFETY: a plain number.
+unsafe impl Number for i8 {}

@@ -7,9 +7,9 @@ use std::str::FromStr;
 use crate::batch::BlockId;
 
 use super::Kernels;
-use super::attention::{AttentionShape, Half, KvLayer, KvPages};
+use super::attention::{AttentionShape, Code, Half, KvLayer, KvPages};
 use super::buffer::{Buffer, Number, OutOfMemory};
-use super::vector::LANES;
+use super::vector::{CodeScale, LANES};
 
 /// What a key or a value is kept as.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -19,23 +19,36 @@ pub enum KvType {
     /// 16 bits: half the memory and half the traffic, rounded once when written (11 significant bits).
     #[default]
     F16,
+    /// 8-bit codes, -127 to 127, with one 32-bit scale for each vector of a head: `8 + 32 / head_dim` bits a number (8.5 for
+    /// heads of 64, as GGML's type of this name).
+    Q8_0,
 }
 
 impl KvType {
-    pub const ALL: [KvType; 2] = [KvType::F32, KvType::F16];
+    pub const ALL: [KvType; 3] = [KvType::F32, KvType::F16, KvType::Q8_0];
 
     pub fn name(self) -> &'static str {
         match self {
             KvType::F32 => "f32",
             KvType::F16 => "f16",
+            KvType::Q8_0 => "q8_0",
         }
     }
 
-    /// Bytes of one number.
+    /// Bytes of one number, without scales.
     pub fn bytes(self) -> usize {
         match self {
             KvType::F32 => size_of::<f32>(),
             KvType::F16 => size_of::<Half>(),
+            KvType::Q8_0 => size_of::<Code>(),
+        }
+    }
+
+    /// Numbers whose place the scale of one head's keys or values at one position takes; 0 when there are no scales.
+    pub fn scale_numbers(self) -> usize {
+        match self {
+            KvType::F32 | KvType::F16 => 0,
+            KvType::Q8_0 => size_of::<f32>() / size_of::<Code>(),
         }
     }
 }
@@ -48,7 +61,7 @@ impl fmt::Display for KvType {
 
 /// No type of this name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("keys and values cannot be kept as \"{0}\": choose f16 or f32")]
+#[error("keys and values cannot be kept as \"{0}\": choose f16, q8_0 or f32")]
 pub struct UnknownKvType(String);
 
 impl FromStr for KvType {
@@ -82,7 +95,8 @@ impl KvCache {
     /// # Errors
     /// When the system will not give so much memory.
     pub fn new(shape: AttentionShape, kind: KvType, layers: usize, blocks: usize) -> Result<KvCache, OutOfMemory> {
-        let block = shape.key_block() + shape.value_block();
+        let scale = kind.scale_numbers();
+        let block = shape.key_block(scale) + shape.value_block(scale);
         let numbers = blocks.checked_mul(block).and_then(|numbers| numbers.checked_mul(layers));
         let bytes = numbers.and_then(|numbers| numbers.checked_mul(kind.bytes()));
         let bytes = bytes.filter(|bytes| isize::try_from(*bytes).is_ok()).ok_or_else(|| OutOfMemory {
@@ -105,20 +119,27 @@ impl KvCache {
         self.blocks
     }
 
-    /// Bytes of one block, all layers.
+    /// Bytes of one block, all layers, scales included.
     pub fn block_bytes(&self) -> usize {
-        (self.shape.key_block() + self.shape.value_block()) * self.layers * self.kind.bytes()
+        let [keys, values] = self.layer_block_bytes();
+        (keys + values) * self.layers
     }
 
-    /// Where a layer's keys begin, its values begin, and it ends, in numbers.
-    fn bounds(&self, layer: usize) -> (usize, usize, usize) {
-        let (keys, values) = (self.shape.key_block() * self.blocks, self.shape.value_block() * self.blocks);
+    /// Bytes of one block's keys and of its values in one layer.
+    pub fn layer_block_bytes(&self) -> [usize; 2] {
+        let scale = self.kind.scale_numbers();
+        [self.shape.key_block(scale), self.shape.value_block(scale)].map(|numbers| numbers * self.kind.bytes())
+    }
+
+    /// Where a layer's keys begin, its values begin, and it ends, in bytes.
+    fn bounds(&self, layer: usize) -> [usize; 3] {
+        let [keys, values] = self.layer_block_bytes().map(|bytes| bytes * self.blocks);
         let begin = (keys + values) * layer;
-        (begin, begin + keys, begin + keys + values)
+        [begin, begin + keys, begin + keys + values]
     }
 
     fn layer_pages<N: Number>(&self, layer: usize) -> KvPages<'_, N> {
-        let (begin, middle, end) = self.bounds(layer);
+        let [begin, middle, end] = self.bounds(layer).map(|bytes| bytes / size_of::<N>());
         let numbers = self.buffer.numbers();
         KvPages { keys: &numbers[begin..middle], values: &numbers[middle..end] }
     }
@@ -128,28 +149,28 @@ impl KvCache {
         match self.kind {
             KvType::F32 => KvLayer::F32(self.layer_pages(layer)),
             KvType::F16 => KvLayer::F16(self.layer_pages(layer)),
+            KvType::Q8_0 => KvLayer::Q8_0(self.layer_pages(layer)),
         }
     }
 
     /// All bytes of a layer, keys before values. Empty when there is no such layer.
     pub fn layer_bytes(&self, layer: usize) -> &[u8] {
-        let ((begin, _, end), each) = (self.bounds(layer), self.kind.bytes());
-        self.buffer.bytes().get(begin * each..end * each).unwrap_or_default()
+        let [begin, _, end] = self.bounds(layer);
+        self.buffer.bytes().get(begin..end).unwrap_or_default()
     }
 
     /// Where a block's keys and values begin in [`KvCache::layer_bytes`].
     pub fn pages(&self, block: BlockId) -> [usize; 2] {
-        let (keys, values) = (self.shape.key_block(), self.shape.value_block());
-        [block.0 as usize * keys, self.blocks * keys + block.0 as usize * values].map(|at| at * self.kind.bytes())
+        let [keys, values] = self.layer_block_bytes();
+        [block.0 as usize * keys, self.blocks * keys + block.0 as usize * values]
     }
 
     /// One layer, to be written by several threads.
     pub fn writer(&mut self, layer: usize) -> KvWriter<'_> {
-        let (begin, middle, end) = self.bounds(layer);
-        let (shape, blocks, each) = (self.shape, self.blocks, self.kind.bytes());
-        let bytes = &mut self.buffer.bytes_mut()[begin * each..end * each];
-        let (keys, values) = bytes.split_at_mut((middle - begin) * each);
-        KvWriter { shape, kind: self.kind, blocks, keys: keys.as_mut_ptr(), values: values.as_mut_ptr(), cache: PhantomData }
+        let [begin, middle, end] = self.bounds(layer);
+        let (keys, values) = self.buffer.bytes_mut()[begin..end].split_at_mut(middle - begin);
+        let (shape, kind, blocks) = (self.shape, self.kind, self.blocks);
+        KvWriter { shape, kind, blocks, keys: keys.as_mut_ptr(), values: values.as_mut_ptr(), cache: PhantomData }
     }
 
     /// Copies one block's contents to another, in all layers.
@@ -159,11 +180,9 @@ impl KvCache {
     pub fn copy_block(&mut self, from: BlockId, to: BlockId) {
         let (from, to) = (from.0 as usize, to.0 as usize);
         assert!(from < self.blocks && to < self.blocks, "block {from} to {to} of {}", self.blocks);
-        let each = self.kind.bytes();
-        let (keys, values) = (self.shape.key_block() * each, self.shape.value_block() * each);
+        let [keys, values] = self.layer_block_bytes();
         for layer in 0..self.layers {
-            let (begin, middle, _) = self.bounds(layer);
-            let (begin, middle) = (begin * each, middle * each);
+            let [begin, middle, _] = self.bounds(layer);
             let bytes = self.buffer.bytes_mut();
             bytes.copy_within(begin + from * keys..begin + (from + 1) * keys, begin + to * keys);
             bytes.copy_within(middle + from * values..middle + (from + 1) * values, middle + to * values);
@@ -200,8 +219,9 @@ impl KvWriter<'_> {
         assert!((at.block.0 as usize) < self.blocks && at.slot < shape.block_size, "no such slot: {at:?}");
         assert!(keys.len() == shape.kv_heads * shape.head_dim && values.len() == keys.len(), "whole rows");
         let heads = keys.chunks_exact(shape.head_dim).zip(values.chunks_exact(shape.head_dim));
+        let scale = self.kind.scale_numbers();
         for (head, (keys, values)) in heads.enumerate() {
-            let (key, value) = (shape.key_at(at.block, at.slot, head), shape.value_at(at.block, at.slot, head));
+            let (key, value) = (shape.key_at(at.block, at.slot, head, scale), shape.value_at(at.block, at.slot, head, scale));
             match self.kind {
                 // SAFETY: block, slot, head and dimension are in range, so these numbers are inside the layer's part of the
                 // buffer, which this writer has borrowed; they belong to this slot alone.
@@ -214,6 +234,26 @@ impl KvWriter<'_> {
                         let (key, value) = (key + index * PIECE * LANES, value + index * PIECE);
                         // SAFETY: the same.
                         unsafe { self.put(key, value, &halves[0][..keys.len()], &halves[1][..keys.len()]) };
+                    }
+                }
+                KvType::Q8_0 => {
+                    let mut scales = [CodeScale::default(); 2];
+                    kernels.code_scale(keys, &mut scales[0]);
+                    kernels.code_scale(values, &mut scales[1]);
+                    for (index, (keys, values)) in keys.chunks(PIECE).zip(values.chunks(PIECE)).enumerate() {
+                        let mut codes = [[0; PIECE]; 2];
+                        kernels.to_codes(keys, scales[0], &mut codes[0][..keys.len()]);
+                        kernels.to_codes(values, scales[1], &mut codes[1][..keys.len()]);
+                        let (key, value) = (key + index * PIECE * LANES, value + index * PIECE);
+                        // SAFETY: the same.
+                        unsafe { self.put(key, value, &codes[0][..keys.len()], &codes[1][..keys.len()]) };
+                    }
+                    let key = shape.key_scale_at(at.block, at.slot, head, scale);
+                    let value = shape.value_scale_at(at.block, at.slot, head, scale);
+                    // SAFETY: the same: a code is a byte, and the places of scales lie behind the codes of their head and block.
+                    unsafe {
+                        self.keys.add(key).cast::<f32>().write_unaligned(scales[0].scale);
+                        self.values.add(value).cast::<f32>().write_unaligned(scales[1].scale);
                     }
                 }
             }

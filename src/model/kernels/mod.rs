@@ -32,13 +32,15 @@ use std::str::FromStr;
 
 pub use activation::ActGroup;
 pub use ahead::Ahead;
-pub use attention::{AttentionShape, Half, KvLayer, KvPages, Scratch as AttentionScratch};
+pub use attention::{AttentionShape, Code, Half, KvLayer, KvPages, Scratch as AttentionScratch};
 pub use buffer::{Buffer, OutOfMemory};
 pub use kv::{KvCache, KvType, KvWriter, Slot, UnknownKvType};
 pub use layout::{GROUP, Layout, PANEL, SUPPORTED_TYPES};
 pub use matmul::{Activations, Gated, Part};
 pub use matrix::{MakeRows, Matrix, MatrixError, Plan};
 pub use reading::read_through;
+
+pub use vector::CodeScale;
 
 pub use super::pool::{Pool, WorkerPanicked};
 use activation::RowOut;
@@ -258,6 +260,10 @@ for_each_family! {
     pub fn exp(x: &mut [f32]) = vector::exp_all, plain;
     /// Halves, rounded to the nearest; what a half cannot hold becomes the largest that it can.
     pub fn to_halves(x: &[f32], out: &mut [u16]) = vector::to_halves, simd;
+    /// The scale of a vector's 8-bit codes: its largest magnitude / 127; a NaN when there is an infinity or a NaN in it.
+    pub fn code_scale(x: &[f32], scale: &mut CodeScale) = vector::code_scale, plain;
+    /// 8-bit codes, rounded to the nearest, ties to even. `scale` is that of a vector of which `x` is a part.
+    pub fn to_codes(x: &[f32], scale: CodeScale, out: &mut [i8]) = vector::to_codes, plain;
     /// The heads of one KV head's group, for one token: softmax(q K) V over positions `0..count`.
     pub fn attend(shape: &AttentionShape, kv: &KvLayer<'_>, table: &[crate::batch::BlockId], head: usize, count: usize,
         queries: &[f32], scratch: &mut AttentionScratch, out: &mut [f32]) = attention::attend, simd;

@@ -20,6 +20,7 @@ pub(super) trait Simd: Copy {
     unsafe fn load(from: *const f32) -> Self;
     unsafe fn load_f16(from: *const u16) -> Self;
     unsafe fn load_bf16(from: *const u16) -> Self;
+    unsafe fn load_i8(from: *const i8) -> Self;
     unsafe fn store(self, to: *mut f32);
     /// Stores halves, rounded to the nearest, ties to even.
     unsafe fn store_f16(self, to: *mut u16);
@@ -74,6 +75,11 @@ impl Simd for Plain {
     unsafe fn load_bf16(from: *const u16) -> Self {
         let bits = unsafe { from.cast::<[u16; LANES]>().read_unaligned() };
         Plain(bits.map(|bits| bf16::from_bits(u16::from_le(bits)).to_f32_const()))
+    }
+
+    #[inline(always)]
+    unsafe fn load_i8(from: *const i8) -> Self {
+        Plain(unsafe { from.cast::<[i8; LANES]>().read_unaligned() }.map(f32::from))
     }
 
     #[inline(always)]
@@ -143,6 +149,14 @@ pub(super) mod x86 {
         }
 
         #[inline(always)]
+        unsafe fn load_i8(from: *const i8) -> Self {
+            unsafe {
+                let wide = |from: *const i8| _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(from.cast())));
+                Avx2(wide(from), wide(from.add(8)))
+            }
+        }
+
+        #[inline(always)]
         unsafe fn store(self, to: *mut f32) {
             unsafe {
                 _mm256_storeu_ps(to, self.0);
@@ -204,6 +218,11 @@ pub(super) mod x86 {
                 let bits = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()));
                 Avx512(_mm512_castsi512_ps(_mm512_slli_epi32::<16>(bits)))
             }
+        }
+
+        #[inline(always)]
+        unsafe fn load_i8(from: *const i8) -> Self {
+            unsafe { Avx512(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(from.cast())))) }
         }
 
         #[inline(always)]
@@ -306,6 +325,18 @@ pub(super) mod arm {
                 let wide = |bits: uint16x8_t| [vshll_n_u16::<16>(vget_low_u16(bits)), vshll_high_n_u16::<16>(bits)];
                 let ([a, b], [c, d]) = (wide(low), wide(high));
                 Neon([a, b, c, d].map(|bits| vreinterpretq_f32_u32(bits)))
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn load_i8(from: *const i8) -> Self {
+            unsafe {
+                let bytes = vld1q_s8(from);
+                let (low, high) = (vmovl_s8(vget_low_s8(bytes)), vmovl_high_s8(bytes));
+                let floats =
+                    |words: int16x8_t| [vcvtq_f32_s32(vmovl_s16(vget_low_s16(words))), vcvtq_f32_s32(vmovl_high_s16(words))];
+                let ([a, b], [c, d]) = (floats(low), floats(high));
+                Neon([a, b, c, d])
             }
         }
 

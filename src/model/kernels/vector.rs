@@ -140,6 +140,45 @@ pub(super) unsafe fn to_halves<V: Simd>(x: &[f32], out: &mut [u16]) {
     }
 }
 
+/// What turns a vector into 8-bit codes and back.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CodeScale {
+    /// Number = code * scale.
+    pub scale: f32,
+    /// Code = number * inverse, rounded; 0 where all codes are 0.
+    pub inverse: f32,
+}
+
+/// The largest 8-bit code: GGML's Q8_0 leaves -128 out as well.
+const LARGEST_CODE: f32 = 127.0;
+
+/// The scale of a vector's 8-bit codes: its largest magnitude / 127. One that is zero (or as good as) gets zeros, one with
+/// an infinity or a NaN in it gets a NaN, so that nothing makes sense of it.
+#[inline(always)]
+pub(super) fn code_scale(x: &[f32], scale: &mut CodeScale) {
+    // Magnitudes compare as integers just as they do as floats, and a NaN is above all of them.
+    let magnitude = x.iter().fold(0, |max: u32, value| max.max(value.to_bits() & 0x7fff_ffff));
+    let largest = f32::from_bits(magnitude);
+    *scale = if magnitude >= f32::INFINITY.to_bits() {
+        CodeScale { scale: f32::NAN, inverse: 0.0 }
+    } else if largest < 1e-30 {
+        CodeScale::default()
+    } else {
+        CodeScale { scale: largest / LARGEST_CODE, inverse: LARGEST_CODE / largest }
+    };
+}
+
+/// 8-bit codes of numbers: rounded to the nearest, ties to even.
+#[inline(always)]
+pub(super) fn to_codes(x: &[f32], scale: CodeScale, out: &mut [i8]) {
+    if scale.inverse == 0.0 {
+        return out.fill(0);
+    }
+    for (x, out) in x.iter().zip(out) {
+        *out = round_to_int(*x, scale.inverse) as i8;
+    }
+}
+
 /// [`exp`] of every element.
 #[inline(always)]
 pub(super) fn exp_all(x: &mut [f32]) {

@@ -7,7 +7,7 @@ use super::super::kernels::{Activations, Ahead, AttentionScratch, Gated, Kernels
 use super::Llama;
 use super::config::LlamaConfig;
 use super::parts::{StepPart, Stopwatch};
-use super::plan::{Pages, Token};
+use super::plan::Token;
 use super::weights::{Layer, Weights};
 
 /// Memory of a step, kept for the next.
@@ -42,9 +42,10 @@ fn resize(buffer: &mut Vec<f32>, len: usize) -> Result<(), OutOfMemory> {
 
 impl Llama {
     pub(super) fn compute(&mut self, batch: &Batch, all: bool) -> Result<&[f32], ModelError> {
+        let pages = self.pages();
+        self.plan.build(batch, &self.config, pages, all)?;
+        self.copy_blocks(&batch.copies)?;
         let Llama { config, weights, kernels, pool, kv, plan, buffers } = self;
-        let pages = Pages { blocks: kv.blocks(), block_size: kv.shape().block_size };
-        plan.build(batch, config, pages, all)?;
         if plan.tokens.is_empty() {
             return Ok(&[]);
         }
@@ -85,18 +86,13 @@ const AHEAD_TOKENS: usize = 8;
 /// Bytes that are asked for ahead at most, which the caches hold until they are wanted.
 const AHEAD_BYTES: usize = 4 << 20;
 
-/// Bytes of one block's keys in one layer.
-fn key_block_bytes(kv: &KvCache) -> usize {
-    kv.shape().key_block() * kv.kind().bytes()
-}
-
 impl Buffers {
     fn find_pages(&mut self, batch: &Batch, kv: &KvCache, tokens: usize) {
         self.pages.clear();
         if tokens < AHEAD_TOKENS {
             return;
         }
-        let most = AHEAD_BYTES / key_block_bytes(kv);
+        let most = AHEAD_BYTES / kv.layer_block_bytes()[0];
         for row in &batch.rows {
             let used = (row.start + row.len()).div_ceil(kv.shape().block_size);
             let room = most.saturating_sub(self.pages.len()) / 2;
@@ -187,7 +183,7 @@ impl Step<'_> {
         inputs.shape(self.tokens.len(), config.embedding, [&layer.gate, &layer.up]);
         inputs.normed(pool, kernels, residual, &layer.feed_forward_norm, config.rms_eps)?;
         // The next layer's keys and values, shared out by work: gate and up are two matrices of three.
-        let (next, len) = (kv.layer_bytes(index + 1), key_block_bytes(kv));
+        let (next, len) = (kv.layer_bytes(index + 1), kv.layer_block_bytes()[0]);
         let (most, rest) = pages.split_at(pages.len() * 2 / 3);
         let (most, rest) = (Ahead::new(next, most, len), Ahead::new(next, rest, len));
         inner.shape(self.tokens.len(), config.feed_forward, [&layer.down]);

@@ -12,7 +12,7 @@ mod plan;
 mod synthetic;
 mod weights;
 
-use crate::batch::{Batch, BlockId};
+use crate::batch::{Batch, BlockCopy};
 
 use super::error::ModelError;
 use super::gguf::GgufFile;
@@ -98,15 +98,16 @@ impl Llama {
         Ok(Llama { config, weights, kernels, pool, kv, plan: StepPlan::default(), buffers: Buffers::default() })
     }
 
-    /// Computes a batch. Returns the logits of the rows that sample, `[num_sampled][vocab]`, in row order.
+    /// Computes a batch, after its copies of blocks. Returns the logits of the rows that sample, `[num_sampled][vocab]`, in
+    /// row order.
     ///
     /// # Errors
-    /// When the batch does not fit the model or its KV memory (nothing has been computed then), or memory runs out.
+    /// When the batch does not fit the model or its KV memory (nothing has been copied or computed then), or memory runs out.
     pub fn forward(&mut self, batch: &Batch) -> Result<&[f32], ModelError> {
         self.compute(batch, false)
     }
 
-    /// Computes a batch. Returns the logits at every token, `[tokens][vocab]`, in the batch's order.
+    /// Computes a batch, after its copies of blocks. Returns the logits at every token, `[tokens][vocab]`, in the batch's order.
     ///
     /// # Errors
     /// As [`Llama::forward`].
@@ -114,17 +115,29 @@ impl Llama {
         self.compute(batch, true)
     }
 
-    /// Copies one KV block's contents to another.
+    /// Copies whole KV blocks, in order, in all layers, as they are kept.
     ///
     /// # Errors
-    /// When there is no such block.
-    pub fn copy_block(&mut self, from: BlockId, to: BlockId) -> Result<(), ModelError> {
-        let blocks = self.kv.blocks();
-        if from.0 as usize >= blocks || to.0 as usize >= blocks {
-            return Err(ModelError::BadBatch(format!("copy of block {} to {}, and there are {blocks}", from.0, to.0)));
+    /// When there is no such block (nothing has been copied then).
+    pub fn copy_blocks(&mut self, copies: &[BlockCopy]) -> Result<(), ModelError> {
+        self.pages().check_copies(copies)?;
+        for copy in copies {
+            self.kv.copy_block(copy.from, copy.to);
         }
-        self.kv.copy_block(from, to);
         Ok(())
+    }
+
+    /// Other KV memory, of so many blocks; what was in the old one is lost.
+    ///
+    /// # Errors
+    /// When the system will not give so much memory. The old one is still there then.
+    pub fn resize_kv(&mut self, num_blocks: usize) -> Result<(), ModelError> {
+        self.kv = KvCache::new(*self.kv.shape(), self.kv.kind(), self.config.layers, num_blocks)?;
+        Ok(())
+    }
+
+    fn pages(&self) -> Pages {
+        Pages { blocks: self.kv.blocks(), block_size: self.kv.shape().block_size }
     }
 
     /// Where the time of all passes since [`Llama::clear_times`] went.

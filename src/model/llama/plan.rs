@@ -1,6 +1,6 @@
 //! A batch, checked: what each of its tokens is, where it stands, and where its keys and values go.
 
-use crate::batch::{Batch, Row};
+use crate::batch::{Batch, BlockCopy, Row};
 
 use super::super::error::ModelError;
 use super::super::kernels::Slot;
@@ -27,6 +27,18 @@ impl Pages {
     /// Positions in all blocks.
     pub fn slots(self) -> usize {
         self.blocks.saturating_mul(self.block_size)
+    }
+
+    /// # Errors
+    /// When a copy is from or to a block that is not there.
+    pub fn check_copies(self, copies: &[BlockCopy]) -> Result<(), ModelError> {
+        let outside = |copy: &&BlockCopy| copy.from.0 as usize >= self.blocks || copy.to.0 as usize >= self.blocks;
+        match copies.iter().find(outside) {
+            None => Ok(()),
+            Some(BlockCopy { from, to }) => {
+                Err(ModelError::BadBatch(format!("block {} is to be copied to {}, and there are {}", from.0, to.0, self.blocks)))
+            }
+        }
     }
 }
 
@@ -55,9 +67,10 @@ impl StepPlan {
     /// Checks `batch` against the model and the cache.
     ///
     /// # Errors
-    /// When a row is empty or out of its lists, a token or a block does not exist, a position is past the context, a
-    /// table is too short, or two tokens would be written to one place.
+    /// When a copy's or a row's block or a token does not exist, a row is empty or out of its lists, a position is past
+    /// the context, a table is too short, or two tokens would be written to one place.
     pub fn build(&mut self, batch: &Batch, config: &LlamaConfig, pages: Pages, all: bool) -> Result<(), ModelError> {
+        pages.check_copies(&batch.copies)?;
         self.tokens.clear();
         self.wanted.clear();
         self.written.resize(pages.slots(), 0);

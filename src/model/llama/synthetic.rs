@@ -243,7 +243,8 @@ mod tests {
             kind: RowKind::Prefill,
             samples: true,
         };
-        llama.forward(&Batch { step: 1, rows: vec![row], tokens: vec![7, 8, 299], blocks: vec![BlockId(0)] }).unwrap().to_vec()
+        let batch = Batch { step: 1, rows: vec![row], tokens: vec![7, 8, 299], blocks: vec![BlockId(0)], copies: Vec::new() };
+        llama.forward(&batch).unwrap().to_vec()
     }
 
     #[test]

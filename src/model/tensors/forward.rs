@@ -14,6 +14,7 @@ use super::{LayerKv, TensorLlama};
 impl TensorLlama {
     pub(super) fn compute(&mut self, batch: &Batch, all: bool) -> std::result::Result<&[f32], ModelError> {
         self.plan.build(batch, &self.config, self.pages, all)?;
+        self.copy_blocks(&batch.copies)?;
         self.logits.clear();
         if self.plan.tokens.is_empty() {
             return Ok(&[]);

@@ -16,7 +16,7 @@ mod weights;
 
 use candle_core::{DType, Device, DeviceLocation, Tensor};
 
-use crate::batch::Batch;
+use crate::batch::{Batch, BlockCopy};
 
 use super::error::ModelError;
 use super::gguf::GgufFile;
@@ -58,20 +58,49 @@ impl TensorLlama {
         Ok(TensorLlama { config, weights, device, kv, pages, plan: StepPlan::default(), logits: Vec::new() })
     }
 
-    /// Computes a batch. Returns the logits of the rows that sample, `[num_sampled][vocab]`, in row order.
+    /// Computes a batch, after its copies of blocks. Returns the logits of the rows that sample, `[num_sampled][vocab]`, in
+    /// row order.
     ///
     /// # Errors
-    /// When the batch does not fit the model or its KV memory (nothing has been computed then), or the device fails.
+    /// When the batch does not fit the model or its KV memory (nothing has been copied or computed then), or the device fails.
     pub fn forward(&mut self, batch: &Batch) -> Result<&[f32], ModelError> {
         self.compute(batch, false)
     }
 
-    /// Computes a batch. Returns the logits at every token, `[tokens][vocab]`, in the batch's order.
+    /// Computes a batch, after its copies of blocks. Returns the logits at every token, `[tokens][vocab]`, in the batch's order.
     ///
     /// # Errors
     /// As [`TensorLlama::forward`].
     pub fn forward_all(&mut self, batch: &Batch) -> Result<&[f32], ModelError> {
         self.compute(batch, true)
+    }
+
+    /// Copies whole KV blocks, in order, in all layers.
+    ///
+    /// # Errors
+    /// When there is no such block (nothing has been copied then), or the device fails.
+    pub fn copy_blocks(&mut self, copies: &[BlockCopy]) -> Result<(), ModelError> {
+        self.pages.check_copies(copies)?;
+        let size = self.pages.block_size;
+        // One after the other: a copy's source may be the target of the one before.
+        for BlockCopy { from, to } in copies {
+            for kept in self.kv.iter().flat_map(|layer| [&layer.keys, &layer.values]) {
+                let block = kept.narrow(0, from.0 as usize * size, size)?.force_contiguous()?;
+                kept.slice_set(&block, 0, to.0 as usize * size)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Other KV memory, of so many blocks; what was in the old one is lost.
+    ///
+    /// # Errors
+    /// When there is no memory for it. The old one is still there then.
+    pub fn resize_kv(&mut self, num_blocks: usize) -> Result<(), ModelError> {
+        let pages = Pages::new(num_blocks, self.pages.block_size)?;
+        self.kv = kv_memory(&self.config, pages, &self.device)?;
+        self.pages = pages;
+        Ok(())
     }
 
     pub fn config(&self) -> &LlamaConfig {
@@ -121,7 +150,12 @@ impl TensorLlama {
 
     /// Bytes of keys and values of one position, all layers.
     pub fn kv_bytes_per_token(&self) -> usize {
-        2 * self.config.layers * self.config.kv_heads * self.config.head_dim * size_of::<f32>()
+        TensorLlama::kv_bytes_per_token_of(&self.config)
+    }
+
+    /// The same of a model of this shape.
+    pub fn kv_bytes_per_token_of(config: &LlamaConfig) -> usize {
+        2 * config.layers * config.kv_heads * config.head_dim * size_of::<f32>()
     }
 }
 
