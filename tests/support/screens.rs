@@ -468,6 +468,8 @@ impl Dice {
             cached: self.number(),
             free: self.number(),
             watermark: self.number(),
+            capacity: self.number(),
+            shared: self.number(),
             owners: (0..blocks).map(|_| owner(self)).collect(),
             filled_slots: self.number(),
             reserved_max: self.number(),

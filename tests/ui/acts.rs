@@ -25,6 +25,12 @@ fn finished(reason: FinishReason) -> Event {
         ttft: None,
         tokens_per_s: None,
         preemptions: 0,
+        cached_tokens: 0,
+        queued: None,
+        end_to_end: std::time::Duration::ZERO,
+        tpot: None,
+        itl: None,
+        predicted_ttft: None,
     })
 }
 

@@ -71,7 +71,7 @@ fn any_event(dice: &mut ChaCha8Rng) -> Event {
             predicted_ttft: None,
         }),
         1 => Event::Rejected(Rejected::EmptyPrompt),
-        2 => Event::Preempted { step: 3, by: TakenBy::User(UserId(dice.next_u32() % 6)) },
+        2 => Event::Preempted { step: 3, by: batchroom::engine::TakenBy::User(UserId(dice.next_u32() % 6)) },
         3 => Event::Admitted { step: 3, cached: 0 },
         _ => Event::Token { step: 1, token: 1, text: TEXTS[dice.next_u32() as usize % TEXTS.len()].into() },
     }

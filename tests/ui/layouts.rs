@@ -48,7 +48,7 @@ fn busy() -> State {
         pane.transcript.push(Role::User, question);
         pane.transcript.push(Role::Assistant, answer);
         pane.live = at != 2;
-        pane.preempted_by = (at == 3).then_some(None);
+        pane.preempted_by = (at == 3).then_some(batchroom::engine::TakenBy::Itself);
     }
     type_text(&mut state, "and a draft");
     state
