@@ -1,10 +1,11 @@
 //! `batchroom bench`: users against step time and tokens per second, on this machine.
 
 mod bandwidth;
+mod calibrate;
 mod measure;
 mod report;
 mod subject;
-mod text;
+pub(super) mod text;
 
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
@@ -22,6 +23,8 @@ use measure::{Bench, Sweep};
 use report::{Device, Report};
 use subject::Subject;
 use text::Style;
+
+pub(super) use calibrate::{Calibration, calibrate};
 
 /// Where the measuring thread is.
 const LOADING: u8 = 0;
