@@ -35,3 +35,6 @@ pub fn nanoseconds(seconds: f64) -> u64 {
 pub fn seconds(nanoseconds: u64) -> f64 {
     nanoseconds as f64 / 1e9
 }
+
+#[cfg(test)]
+mod tests;

@@ -98,7 +98,11 @@ fn run_one(plan: &Plan, output: &Output, stop: &AtomicBool) -> anyhow::Result<()
     output.line(|_| head)?;
     let report = run(Simulation::new(simulation)?, settings, plan, output, stop)?;
     output.bar.finish_and_clear();
-    if output.json { output.print(&serde_json::to_string(&report)?) } else { output.print(&text::body(&report, output.style)) }
+    if output.json {
+        output.print(&serde_json::to_string_pretty(&report)?)
+    } else {
+        output.print(&text::body(&report, output.style))
+    }
 }
 
 fn run_sweep(plan: &Plan, sweep: &Sweep, output: &Output, stop: &AtomicBool) -> anyhow::Result<()> {
@@ -125,7 +129,7 @@ fn run_sweep(plan: &Plan, sweep: &Sweep, output: &Output, stop: &AtomicBool) -> 
     let report = SweepReport::new(sweep.parameter.name(), points);
     output.bar.finish_and_clear();
     if output.json {
-        output.print(&serde_json::to_string(&report)?)
+        output.print(&serde_json::to_string_pretty(&report)?)
     } else {
         output.print(&text::sweep_tail(&report, sweep, output.style))
     }

@@ -153,16 +153,19 @@ fn charts(report: &Report, style: Style) -> String {
     _ = writeln!(out, "\n{} {:>8}", titles, "tok/s");
     for (at, moment) in moments.iter().enumerate() {
         let bar = |share: f64| style.bar(share * 0.5);
+        let from = seconds(at as u64 * width);
+        // Time ends within the last one.
+        let length = (report.figures.virtual_s - from).min(seconds(width));
         let ttft = moment.ttft_mean();
         _ = writeln!(
             out,
             "{:>8} {:>9} {:<BAR$} {:>9} {:<BAR$} {:>8}",
-            span(seconds(at as u64 * width)),
+            span(from),
             count(moment.waiting_max as u64),
             bar(moment.waiting_max as f64 / most_waiting as f64),
             known(ttft, style),
             bar(ttft.unwrap_or(0.0) / longest),
-            figure(moment.tokens as f64 / seconds(width)),
+            figure(moment.tokens as f64 / length),
         );
     }
     out
