@@ -48,7 +48,7 @@ pub enum Command {
     /// reads and computes, over the bandwidth and the FLOP/s of some hardware. docs/simulate.md has the formulas, and what
     /// they leave out.
     #[command(after_help = SIMULATE_EXAMPLES)]
-    Simulate(SimulateArgs),
+    Simulate(Box<SimulateArgs>),
     /// List, fetch, check or remove models
     #[command(subcommand, after_help = "Example:\n  batchroom models pull smollm2")]
     Models(ModelsCommand),
@@ -192,7 +192,7 @@ pub struct SimulateArgs {
     /// When requests come (see below)
     #[arg(long, value_name = "LAW|FILE", default_value = "closed", help_heading = "Load")]
     pub arrivals: String,
-    /// Requests at most [default: 1000, or all of a file, or all that come within --duration]
+    /// Requests at most [default: 1000, or 10 a person if that is more; all of a file; all that come within --duration]
     #[arg(long, allow_negative_numbers = true, value_name = "N", help_heading = "Load")]
     pub requests: Option<u64>,
     /// No more requests come after this time, for instance 90s, 30m, 24h

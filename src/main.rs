@@ -30,7 +30,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     if let Some(Command::Simulate(args)) = cli.command {
         // Of another machine, mostly: what config.toml says of this one counts only if it is asked for.
         let file = cli.config.map_or(Ok(RawConfig::default()), |path| RawConfig::read(Some(&path)))?;
-        return commands::block_on(commands::simulate(args, cli.options.or(file)));
+        return commands::block_on(commands::simulate(*args, cli.options.or(file)));
     }
     let file = RawConfig::read(cli.config.as_deref())?;
     let config = cli.options.or(file).check()?;

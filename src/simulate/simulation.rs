@@ -18,6 +18,8 @@ const MAX_HELD: usize = 1 << 28;
 /// Low bits of a request's id: its place among those that are there. The number of its arrival is above them, so ids
 /// are unique and in order of arrival, and what belongs to one is found without a search.
 const PLACE_BITS: u32 = 24;
+/// Requests that are submitted in one turn at most, so that whoever wants to stop is heard.
+const ARRIVALS_A_TURN: usize = 256;
 /// What every answer is made of. Nothing looks at it.
 const TOKEN: u32 = 1;
 
@@ -200,13 +202,16 @@ impl Simulation {
         Ok(true)
     }
 
-    /// One turn: what has come by now is submitted, then the scheduler makes a step; or, where there is nothing to do,
-    /// the clock goes on to the next arrival. False when there is none. `look` sees each batch before it is committed.
+    /// One turn: what has come by now is submitted; once all of it is, the scheduler makes a step, or, where there is
+    /// nothing to do, the clock goes on to the next arrival. False when there is none. `look` sees each batch before it is committed.
     ///
     /// # Errors
     /// When more is waiting than there is room for.
     pub fn turn(&mut self, look: impl FnOnce(&Scheduler, &Batch)) -> Result<bool, SimulationError> {
         self.arrive()?;
+        if self.source.next_time().is_some_and(|next| next <= self.now) {
+            return Ok(true);
+        }
         self.give_up();
         if self.scheduler.has_work() {
             self.step(look)?;
@@ -218,7 +223,8 @@ impl Simulation {
     }
 
     fn arrive(&mut self) -> Result<(), SimulationError> {
-        while let Some(arrival) = self.source.take(self.now) {
+        for _ in 0..ARRIVALS_A_TURN {
+            let Some(arrival) = self.source.take(self.now) else { break };
             self.counts.requests += 1;
             self.counts.timeline.at(arrival.time).arrived += 1;
             let id = self.places.put(&arrival);

@@ -96,10 +96,10 @@ fn refusals_and_impatience_are_counted() {
     let figures = run(setup(workload("at-once", "300", "5", 3)));
     assert_eq!((figures.refused, figures.steps, figures.ttft_s.p50), (3, 0, None));
     // Refused people of a closed load come back, and time goes on.
-    crowd.workload = workload("closed:30", "10", "5", 300);
+    crowd.workload = workload("closed:30", "10", "5", 3000);
     crowd.limits.max_waiting = 1;
     let figures = run(crowd);
-    assert!(figures.refused > 0 && figures.completed > 20 && figures.requests == 300, "{figures:?}");
+    assert!(figures.refused > 0 && figures.completed > 20 && figures.requests == 3000, "{figures:?}");
 }
 
 #[test]

@@ -78,7 +78,7 @@ impl TraceReader {
         }
         let first = std::mem::take(&mut self.at_head);
         let row = match self.format {
-            TraceFormat::Csv if first && line.starts_with(|c: char| c.is_ascii_alphabetic() || c == '"') => return Ok(()),
+            TraceFormat::Csv if first && is_head(line) => return Ok(()),
             TraceFormat::Csv => csv(line)?,
             TraceFormat::JsonLines => json(line)?,
         };
@@ -97,6 +97,11 @@ impl TraceReader {
         self.rows.sort_by_key(|row| row.time);
         if self.rows.is_empty() { Err(TraceError::Empty) } else { Ok(self.rows) }
     }
+}
+
+/// Names of columns: none is a number.
+fn is_head(line: &str) -> bool {
+    line.split(',').all(|column| column.trim().parse::<f64>().is_err())
 }
 
 fn csv(line: &str) -> Result<TraceRow, TraceError> {

@@ -48,7 +48,7 @@ fn the_same_command_gives_the_same_figures() {
     let home = Home::new();
     // Nothing here draws a logarithm, whose last bit is the system's own.
     let args = ["--arrivals", "bursts:40@3", "--requests", "400", "--prompt-tokens", "50..900", "--new-tokens", "10..300"];
-    let more = ["--kv-memory", "1.5GB", "--patience", "20s", "--max-num-seqs", "48", "--seed", "7", "--shared-prefix", "32"];
+    let more = ["--kv-memory", "1.5GB", "--patience", "12s", "--max-num-seqs", "48", "--seed", "7", "--shared-prefix", "32"];
     let mut found = json(&home, &[&args[..], &more[..]].concat());
     assert!(found.as_object_mut().unwrap().remove("wall_s").unwrap().as_f64().unwrap() > 0.0);
     let number = |key: &str| found[key].as_u64().unwrap_or_else(|| panic!("{key} of {found}"));

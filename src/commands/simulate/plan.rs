@@ -214,7 +214,8 @@ impl Plan {
     fn workload(&self) -> Workload {
         let requests = self.requests.unwrap_or_else(|| match &self.load {
             Load::Trace(rows) => rows.len() as u64,
-            _ if self.duration.is_some() => MAX_REQUESTS,
+            Load::Drawn(Arrivals::AtOnce) => DEFAULT_REQUESTS,
+            Load::Drawn(_) if self.duration.is_some() => MAX_REQUESTS,
             Load::Drawn(Arrivals::Closed { .. }) => DEFAULT_REQUESTS.max(DEFAULT_REQUESTS_EACH * u64::from(self.users)),
             Load::Drawn(_) => DEFAULT_REQUESTS,
         });
