@@ -10,7 +10,7 @@ const SHAPE: &str = "smollm2-135m";
 /// Its weight type where the one that was asked for cannot be drawn in this shape.
 const OTHERWISE: &str = "q4_0";
 const PROMPT: usize = 512;
-const STEPS: usize = 16;
+const STEPS: usize = 64;
 
 /// Figures of this machine's memory and of its products, as a forward pass reaches them.
 #[derive(Clone, Debug, PartialEq)]
