@@ -134,7 +134,8 @@ impl Room {
         let had_work = self.scheduler.has_work();
         let batch = self.scheduler.schedule();
         assert_eq!(!batch.is_empty(), had_work, "while there is work, every step does some of it");
-        self.check_batch(&batch);
+        self.most_running = self.most_running.max(self.scheduler.running().len());
+        Checked { scheduler: &self.scheduler }.check_batch(&batch);
         self.check();
         self.note_decisions();
         let results: Vec<RowResult> = self.compute(&batch);
@@ -222,11 +223,22 @@ impl Room {
         results
     }
 
-    fn check_batch(&mut self, batch: &Batch) {
+    fn check(&self) {
+        Checked { scheduler: &self.scheduler }.check();
+    }
+}
+
+/// What must be true of a scheduler, whoever drives it.
+pub struct Checked<'a> {
+    pub scheduler: &'a Scheduler,
+}
+
+impl Checked<'_> {
+    /// Of a batch that has not been committed yet.
+    pub fn check_batch(&self, batch: &Batch) {
         let limits = *self.scheduler.limits();
         assert!(batch.tokens.len() <= limits.max_num_batched_tokens, "token budget");
         assert!(batch.rows.len() <= limits.max_num_seqs, "seats");
-        self.most_running = self.most_running.max(self.scheduler.running().len());
         let block_size = self.scheduler.blocks().block_size();
         let mut written: HashMap<BlockId, RequestId> = HashMap::new();
         for row in &batch.rows {
@@ -249,7 +261,8 @@ impl Room {
         }
     }
 
-    fn check(&self) {
+    /// After every act.
+    pub fn check(&self) {
         let blocks = self.scheduler.blocks();
         let counts = blocks.counts();
         assert_eq!(counts.used + counts.cached + counts.free, blocks.total());

@@ -3,3 +3,4 @@
 mod harness;
 mod random;
 mod scenarios;
+mod soak;
