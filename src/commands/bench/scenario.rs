@@ -209,7 +209,7 @@ async fn fair(stage: &Stage, policy: Policy) -> anyhow::Result<Line> {
     let (_, mut events) = ask(&engine, 2, tokens(&engine, 2, PROMPT), 8);
     wait_for_tokens(&mut events, 1).await?;
     let ttft = end(&mut events).await?.ttft.context("it had a token")?;
-    let served_before = many.iter_mut().filter_map(|events| ended_before(events)).count();
+    let served_before = many.iter_mut().filter_map(ended_before).count();
     drop(many);
     engine.shutdown(Duration::ZERO);
     Ok(Line::Fair { policy: policy.to_string(), requests_before: REQUESTS, served_before, ttft_ms: ms(ttft) })
