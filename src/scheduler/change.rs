@@ -43,7 +43,8 @@ impl Scheduler {
     /// preempted by the policy's choice until it holds. Between two steps only.
     ///
     /// # Errors
-    /// When there are not so many, and when one live conversation alone needs more: then all is as it was.
+    /// When there are not so many, when one live conversation alone needs more, and when more are lent (see
+    /// [`Scheduler::borrow_blocks`]): then all is as it was.
     pub fn set_kv_blocks(&mut self, blocks: usize) -> Result<Vec<Preemption>, InvalidLimits> {
         if blocks == 0 {
             return Err(InvalidLimits::Zero("the number of KV blocks"));
@@ -57,6 +58,9 @@ impl Scheduler {
         let longest = self.running.iter().chain(self.waiting()).max_by_key(|sequence| sequence.tokens.len());
         if let Some(longest) = longest.filter(|longest| needs(longest.tokens.len()) > blocks) {
             return Err(InvalidLimits::BelowLive { blocks, user: longest.user, needed: needs(longest.tokens.len()) });
+        }
+        if blocks < self.lent {
+            return Err(InvalidLimits::BelowLent { blocks, lent: self.lent });
         }
         self.decisions.preempted.clear();
         while self.blocks.counts().used > blocks {
@@ -88,11 +92,15 @@ impl Scheduler {
 
     /// Takes blocks for something that is no sequence, enough for `tokens` positions. False when they cannot be had.
     pub fn borrow_blocks(&mut self, table: &mut Vec<BlockId>, tokens: usize) -> bool {
-        self.blocks.grow(table, tokens)
+        let before = table.len();
+        let grown = self.blocks.grow(table, tokens);
+        self.lent += table.len() - before;
+        grown
     }
 
     /// Gives back what was borrowed.
     pub fn return_blocks(&mut self, table: &mut Vec<BlockId>) {
+        self.lent -= table.len();
         self.blocks.release(table);
     }
 }
