@@ -1,5 +1,9 @@
 //! The scheduler and the block manager under load, without a model and without a clock.
 
+mod acts;
+mod checks;
 mod harness;
+mod model;
 mod random;
 mod scenarios;
+mod shrink;

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use batchroom::scheduler::{Limits, Refused};
 use serde::Deserialize;
 
-use crate::harness::{Room, alone};
+use crate::harness::Room;
+use crate::model::alone;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -152,7 +153,7 @@ fn check(scenario: &Scenario, room: &Room) {
         assert!(wait.is_some_and(|wait| wait <= *most), "request {request}: first token after {wait:?} steps");
     }
     for (request, times) in &expect.preemptions {
-        assert_eq!(room.stories[&id(request)].preemptions, *times, "preemptions of request {request}");
+        assert_eq!(room.stories[&id(request)].preemptions() as u32, *times, "preemptions of request {request}");
     }
     if !expect.first_tokens.is_empty() {
         let mut order = expect.first_tokens.clone();
