@@ -112,6 +112,9 @@ impl Workload {
             Act::Static(random.chance(20)),
             Act::PrefixCache(random.chance(75)),
         ];
+        if random.chance(25) {
+            acts.push(Act::PrefillBudget(random.range(0, 30)));
+        }
         let mut rates = Rates::new(&mut random, changes);
         for _ in 0..random.range(5, 60) {
             while random.chance(rates.arrivals) && rates.last < 50 {

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use batchroom::batch::{Batch, BlockId, RequestId, Row, UserId};
 use batchroom::scheduler::{
-    Admission, BlockManager, FinishReason, InvalidLimits, Limits, Outcome, Policy, Preemption, Refused, Request, RowResult,
-    Scheduler, TakenBy, Waiting,
+    Admission, BlockManager, Decisions, FinishReason, InvalidLimits, Limits, Outcome, Policy, Preemption, Refused, Request,
+    RowResult, Scheduler, TakenBy, Waiting,
 };
 
 use crate::model::{END, State};
@@ -95,6 +95,9 @@ pub struct Room {
     pub in_order: bool,
     /// Reasons after the newest `schedule`.
     pub reasons: Vec<(u64, Waiting)>,
+    /// The newest batch, and what was decided beside it.
+    pub newest: Batch,
+    pub decisions: Decisions,
     pub trace: Option<Vec<String>>,
     pub steps: u64,
     pub most_running: usize,
@@ -120,6 +123,8 @@ impl Room {
             counted: Counted::default(),
             in_order: limits.policy == Policy::Fcfs,
             reasons: Vec::new(),
+            newest: Batch::default(),
+            decisions: Decisions::default(),
             trace: None,
             steps: 0,
             most_running: 0,
@@ -265,6 +270,8 @@ impl Room {
         self.note_rows(&batch);
         self.check_batch(&batch);
         self.check();
+        self.newest.clone_from(&batch);
+        self.decisions.clone_from(self.scheduler.decisions());
         if let Some(trace) = &mut self.trace {
             trace.push(format!("{batch:?} {:?}", self.scheduler.decisions()));
         }

@@ -4,6 +4,7 @@ mod acts;
 mod checks;
 mod harness;
 mod model;
+mod oracle;
 mod random;
 mod scenarios;
 mod shrink;
