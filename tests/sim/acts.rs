@@ -226,7 +226,7 @@ impl Act {
                 if let Some(at) = fails_at {
                     room.fails_at.insert(*id, *at);
                 }
-                room.submit_request(Request {
+                room.submit(Request {
                     priority: *priority,
                     fork_of: fork_of.map(RequestId),
                     ..Request::new(RequestId(*id), UserId(*user), prompt, *max_tokens)

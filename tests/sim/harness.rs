@@ -131,11 +131,7 @@ impl Room {
         }
     }
 
-    pub fn submit(&mut self, id: u64, user: u32, prompt: Vec<u32>, max_tokens: usize) {
-        self.submit_request(Request::new(RequestId(id), UserId(user), prompt, max_tokens));
-    }
-
-    pub fn submit_request(&mut self, request: Request) {
+    pub fn submit(&mut self, request: Request) {
         let id = request.id;
         let mut state = State::BEGIN;
         let states = request.prompt.iter().map(|token| {
