@@ -7,6 +7,7 @@ use super::block::blocks_for;
 use super::prefix::ContentId;
 use super::request::{InvalidLimits, Limits, Policy, TakenBy};
 use super::scheduler::{Preemption, Scheduler};
+use super::sequence::Sequence;
 
 impl Scheduler {
     /// Puts new limits in force from the next step on. Between two steps only.
@@ -88,6 +89,16 @@ impl Scheduler {
             sequence.remembered = 0;
             sequence.content = ContentId::ROOT;
         }
+    }
+
+    /// Whether the next step has to preempt somebody, or to leave the first of the queue without blocks for which there is
+    /// a seat. What is lent stands in the way then.
+    pub fn is_short_of_blocks(&self) -> bool {
+        let lacking = |sequence: &Sequence| self.blocks.lacking(&sequence.table, sequence.tokens.len());
+        let decodes: usize = self.running.iter().map(lacking).sum();
+        let seat = self.running.len() < self.limits.max_num_seqs;
+        let first = self.waiting.first(&self.accounts).filter(|_| seat).map_or(0, lacking);
+        decodes + first > self.blocks.num_available()
     }
 
     /// Takes blocks for something that is no sequence, enough for `tokens` positions. False when they cannot be had.
