@@ -53,6 +53,11 @@ impl Trials {
         self.due.is_empty()
     }
 
+    /// Whether the first has begun.
+    pub fn holds_blocks(&self) -> bool {
+        self.due.front().is_some_and(|trial| !trial.table.is_empty())
+    }
+
     /// One more. Gives it back when too many wait already.
     pub fn add(&mut self, trial: Trial) -> Option<Trial> {
         if self.due.len() >= DUE {
@@ -127,6 +132,11 @@ impl Trial {
         events: mpsc::Sender<Event>,
     ) -> Trial {
         Trial { request, user, evidence, sampling, events, table: Vec::new(), computed: 0 }
+    }
+
+    /// Nothing of it is in blocks any more.
+    pub fn begin_anew(&mut self) {
+        self.computed = 0;
     }
 
     pub fn witnessed(&self, verdict: Verdict) -> Witnessed {

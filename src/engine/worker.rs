@@ -170,6 +170,9 @@ impl Worker {
 
     /// What came too late is told so, and from then on nothing can come: the inbox is closed before the end is seen.
     fn refuse_the_rest(&mut self) {
+        while !self.trials.is_empty() {
+            self.end_trial(Verdict::NotRun { why: "the engine is shutting down".into() });
+        }
         let inbox = std::mem::replace(&mut self.inbox, sync_channel(0).1);
         let why = self.core.fault.clone().unwrap_or_else(|| SHUT_DOWN.into());
         for command in inbox.try_iter() {
@@ -192,6 +195,9 @@ impl Worker {
             return true;
         }
         let by_hand = self.paused();
+        if self.trials.holds_blocks() && self.core.scheduler.is_short_of_blocks() {
+            self.put_trial_off();
+        }
         if by_hand {
             self.break_off();
             self.clock.run(true);
@@ -324,7 +330,10 @@ impl Worker {
             }
             Command::SetPace(pace) => self.core.pace = pace,
             Command::SetLimits(limits) => change::set_limits(&mut self.core, limits),
-            Command::SetKvBlocks(blocks) => change::set_kv_blocks(&mut self.core, blocks),
+            Command::SetKvBlocks(blocks) => {
+                self.put_trial_off();
+                change::set_kv_blocks(&mut self.core, blocks);
+            }
             Command::SetTargetItl(target) => change::set_target_itl(&mut self.core, target),
             Command::Shutdown { drain } => {
                 self.stop_at.get_or_insert(Instant::now() + drain);
@@ -412,7 +421,6 @@ impl Worker {
             }
             Err(error) => {
                 self.results.clear();
-                self.results.resize(batch.num_sampled(), RowResult::Failed);
                 Some(error.to_string())
             }
         };
@@ -441,14 +449,14 @@ impl Worker {
     fn commit(&mut self, batch: Batch, fault: Option<String>, started: Duration) {
         let mut record = self.core.records.begin(&batch, &self.core.scheduler);
         let prefilled: usize = batch.rows.iter().filter(|row| row.kind == RowKind::Prefill).map(|row| row.len()).sum();
-        let (rows, sampled) = (batch.rows.len(), batch.num_sampled());
+        let rows = batch.rows.len();
+        let sampled = self.results.iter().filter(|result| matches!(result, RowResult::Token { .. })).count();
         let decodes = batch.rows.iter().filter(|row| row.kind == RowKind::Decode).count();
-        let unsampled: Vec<RequestId> = match fault {
-            Some(_) => batch.rows.iter().filter(|row| !row.samples).map(|row| row.id).collect(),
-            None => Vec::new(),
-        };
         self.outcomes.clear();
-        self.outcomes.extend_from_slice(self.core.scheduler.commit(batch, &self.results));
+        match fault {
+            Some(_) => self.outcomes.extend_from_slice(self.core.scheduler.fail(batch)),
+            None => self.outcomes.extend_from_slice(self.core.scheduler.commit(batch, &self.results)),
+        }
         let now = self.clock.now();
         for at in 0..self.outcomes.len() {
             let Outcome { id, finish } = self.outcomes[at];
@@ -464,14 +472,12 @@ impl Worker {
                 self.finish(id, reason, fault.clone());
             }
         }
-        for id in unsampled {
-            self.core.scheduler.cancel(id);
-            self.finish(id, FinishReason::Failed, fault.clone());
-        }
         self.core.metrics.totals_mut().prompt_tokens += prefilled as u64;
         record.duration = self.clock.now().saturating_sub(started);
         let figures = StepFigures { at: now, duration: record.duration, rows, sampled, prefilled, by_hand: self.paused() };
-        self.core.cost.step(decodes, prefilled, record.duration);
+        if fault.is_none() {
+            self.core.cost.step(decodes, prefilled, record.duration);
+        }
         self.core.records.end(record, &self.core.scheduler);
         let queue = self.core.scheduler.num_waiting();
         self.core.metrics.step(figures, queue);
@@ -504,9 +510,20 @@ impl Worker {
         self.core.witnesses_due = self.trials.len();
     }
 
+    /// The trial that is being made gives its blocks back and begins anew later: it stands in nobody's way.
+    fn put_trial_off(&mut self) {
+        if let Some(trial) = self.trials.first() {
+            self.core.scheduler.return_blocks(&mut trial.table);
+            trial.begin_anew();
+        }
+    }
+
     /// One step of the first trial: see `witness.rs`.
     fn trial_step(&mut self) {
         let core = &mut self.core;
+        if core.scheduler.is_short_of_blocks() {
+            return;
+        }
         let chunk = core.scheduler.limits().max_num_batched_tokens;
         let Some(trial) = self.trials.first() else { return };
         let tokens = trial.evidence.tokens.len();

@@ -141,25 +141,31 @@ impl Scheduler {
         self.found = found;
         let fits = self.blocks.grow(&mut sequence.table, sequence.tokens.len());
         assert!(fits, "blocks were counted");
+        let mut cached = start.cached;
         if let Some(from) = start.copy {
-            // Copy-on-write at the very step that writes: its own block begins as the origin's.
-            let to = sequence.table[start.cached / self.blocks.block_size()];
-            batch.copies.push(BlockCopy { from, to });
+            let block_size = self.blocks.block_size();
+            if budget.tokens.min(budget.prefill) > 0 {
+                // Copy-on-write at the very step that writes: its own block begins as the origin's.
+                batch.copies.push(BlockCopy { from, to: sequence.table[cached / block_size] });
+            } else {
+                // In a static group, and nothing left to write with: it computes those few positions later.
+                cached = cached / block_size * block_size;
+            }
         }
-        sequence.num_computed = start.cached;
+        sequence.num_computed = cached;
         sequence.remembered = start.remembered;
         sequence.content = start.content;
         let again = sequence.stage == Stage::Preempted;
         if !again {
-            sequence.cached_tokens = start.cached;
+            sequence.cached_tokens = cached;
         }
-        sequence.high_water = sequence.high_water.max(start.cached);
-        self.ledger.admitted(sequence.tokens.len(), start.cached, again);
+        sequence.high_water = sequence.high_water.max(cached);
+        self.ledger.admitted(sequence.tokens.len(), cached, again);
         self.decisions.admitted.push(Admission {
             id: sequence.id,
             user: sequence.user,
             blocks: sequence.table.len(),
-            cached: start.cached,
+            cached,
             again,
         });
         sequence.stage = Stage::Running;

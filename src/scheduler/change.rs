@@ -7,6 +7,7 @@ use super::block::blocks_for;
 use super::prefix::ContentId;
 use super::request::{InvalidLimits, Limits, Policy, TakenBy};
 use super::scheduler::{Preemption, Scheduler};
+use super::sequence::Sequence;
 
 impl Scheduler {
     /// Puts new limits in force from the next step on. Between two steps only.
@@ -43,7 +44,8 @@ impl Scheduler {
     /// preempted by the policy's choice until it holds. Between two steps only.
     ///
     /// # Errors
-    /// When there are not so many, and when one live conversation alone needs more: then all is as it was.
+    /// When there are not so many, when one live conversation alone needs more, and when more are lent (see
+    /// [`Scheduler::borrow_blocks`]): then all is as it was.
     pub fn set_kv_blocks(&mut self, blocks: usize) -> Result<Vec<Preemption>, InvalidLimits> {
         if blocks == 0 {
             return Err(InvalidLimits::Zero("the number of KV blocks"));
@@ -57,6 +59,9 @@ impl Scheduler {
         let longest = self.running.iter().chain(self.waiting()).max_by_key(|sequence| sequence.tokens.len());
         if let Some(longest) = longest.filter(|longest| needs(longest.tokens.len()) > blocks) {
             return Err(InvalidLimits::BelowLive { blocks, user: longest.user, needed: needs(longest.tokens.len()) });
+        }
+        if blocks < self.lent {
+            return Err(InvalidLimits::BelowLent { blocks, lent: self.lent });
         }
         self.decisions.preempted.clear();
         while self.blocks.counts().used > blocks {
@@ -86,13 +91,27 @@ impl Scheduler {
         }
     }
 
+    /// Whether the next step has to preempt somebody, or to leave the first of the queue without blocks for which there is
+    /// a seat. What is lent stands in the way then.
+    pub fn is_short_of_blocks(&self) -> bool {
+        let lacking = |sequence: &Sequence| self.blocks.lacking(&sequence.table, sequence.tokens.len());
+        let decodes: usize = self.running.iter().map(lacking).sum();
+        let seat = self.running.len() < self.limits.max_num_seqs;
+        let first = self.waiting.first(&self.accounts).filter(|_| seat).map_or(0, lacking);
+        decodes + first > self.blocks.num_available()
+    }
+
     /// Takes blocks for something that is no sequence, enough for `tokens` positions. False when they cannot be had.
     pub fn borrow_blocks(&mut self, table: &mut Vec<BlockId>, tokens: usize) -> bool {
-        self.blocks.grow(table, tokens)
+        let before = table.len();
+        let grown = self.blocks.grow(table, tokens);
+        self.lent += table.len() - before;
+        grown
     }
 
     /// Gives back what was borrowed.
     pub fn return_blocks(&mut self, table: &mut Vec<BlockId>) {
+        self.lent -= table.len();
         self.blocks.release(table);
     }
 }

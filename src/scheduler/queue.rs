@@ -67,6 +67,11 @@ impl Queue {
         }
     }
 
+    /// Who is served next.
+    pub fn first(&self, accounts: &Accounts) -> Option<&Sequence> {
+        self.lanes.get(&self.next_lane(accounts)?)?.front()
+    }
+
     pub fn pop(&mut self, accounts: &Accounts) -> Option<Sequence> {
         let lane = self.next_lane(accounts)?;
         self.take(lane, 0)

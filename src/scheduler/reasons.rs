@@ -56,9 +56,12 @@ impl Scheduler {
 
     /// Which budget was spent, and on whom.
     fn no_budget(&self) -> Waiting {
-        let served = self.running.iter().filter(|sequence| sequence.served_step == self.step);
-        let mut spent_on: Vec<UserId> = served.map(|sequence| sequence.user).collect();
-        spent_on.dedup();
+        let mut spent_on: Vec<UserId> = Vec::new();
+        for sequence in self.running.iter().filter(|sequence| sequence.served_step == self.step) {
+            if !spent_on.contains(&sequence.user) {
+                spent_on.push(sequence.user);
+            }
+        }
         if self.stop.budget_left > 0 && self.stop.prefill_left == 0 {
             Waiting::PrefillBudget { tokens: self.prefill_budget, spent_on }
         } else {

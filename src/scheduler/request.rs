@@ -99,6 +99,8 @@ pub enum InvalidLimits {
     BelowLive { blocks: usize, user: UserId, needed: usize },
     #[error("a KV budget of {blocks} blocks is more than this engine was started with: it has {capacity}")]
     OverCapacity { blocks: usize, capacity: usize },
+    #[error("a KV budget of {blocks} blocks is too small at this moment: {lent} hold an answer that is being computed once more")]
+    BelowLent { blocks: usize, lent: usize },
 }
 
 impl Limits {

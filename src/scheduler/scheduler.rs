@@ -85,6 +85,8 @@ pub struct Scheduler {
     /// The buffers of the batch committed last, to be used again.
     spare: Batch,
     pub(super) found: Vec<BlockId>,
+    /// Blocks taken for something that is no sequence.
+    pub(super) lent: usize,
 }
 
 /// What is left of a step while rows are put into its batch.
@@ -119,6 +121,7 @@ impl Scheduler {
             slots: Vec::new(),
             spare: Batch::default(),
             found: Vec::new(),
+            lent: 0,
         })
     }
 
@@ -353,7 +356,8 @@ impl Scheduler {
     }
 
     /// Takes the results of a batch: one for each row with `samples`, in row order. Gives back one outcome for
-    /// each of those rows whose sequence is still there; finished sequences are gone and their blocks free.
+    /// each of those rows whose sequence is still there; finished sequences are gone and their blocks free. A batch that
+    /// could not be computed goes to [`Scheduler::fail`].
     pub fn commit(&mut self, batch: Batch, results: &[RowResult]) -> &[Outcome] {
         assert_eq!(results.len(), batch.num_sampled(), "one result for each row that wants a token");
         self.outcomes.clear();
@@ -374,7 +378,8 @@ impl Scheduler {
             let sequence = &mut self.running[at];
             sequence.num_computed = row.start + row.len();
             sequence.high_water = sequence.high_water.max(sequence.num_computed);
-            if self.limits.prefix_cache {
+            // What gave no token may hold no numbers: nobody is to find it.
+            if self.limits.prefix_cache && result != Some(&RowResult::Failed) {
                 remember(sequence, &mut self.blocks);
             }
             if let Some(result) = result {
@@ -386,6 +391,18 @@ impl Scheduler {
         if ended {
             self.remove_finished();
         }
+        self.spare = batch;
+        &self.outcomes
+    }
+
+    /// The whole batch could not be computed: everybody who has a row in it ends, and nothing of what it would have written
+    /// is remembered. Gives back one outcome for each row whose sequence is still there.
+    pub fn fail(&mut self, batch: Batch) -> &[Outcome] {
+        let is_live = |id: &RequestId| self.running.iter().any(|sequence| sequence.id == *id);
+        let ended = batch.rows.iter().map(|row| row.id).filter(is_live);
+        let ended: Vec<Outcome> = ended.map(|id| Outcome { id, finish: Some(FinishReason::Failed) }).collect();
+        self.outcomes = ended;
+        self.remove_finished();
         self.spare = batch;
         &self.outcomes
     }

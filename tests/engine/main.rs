@@ -1,7 +1,10 @@
 //! The engine thread from outside, with a model that can be made to fail.
 
+mod changes;
+mod places;
 #[path = "../support/mod.rs"]
 mod support;
+mod witness;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,32 +16,64 @@ use batchroom::text::{Message, Role, TextModel, TokenizerData};
 use tokio::sync::mpsc::Receiver;
 
 /// Says the token 100 for ever; fails, panics or gives no numbers when the batch holds a marked token.
+#[derive(Default)]
 struct Fake {
     vocab: usize,
     logits: Vec<f32>,
+    /// A batch of several rows has other logits than one of one row, and says another token if so wished.
+    company: Company,
+    /// A batch is computed for each permit, and without one when the other end is gone.
+    gate: Option<std::sync::mpsc::Receiver<()>>,
+    failed_once: bool,
+}
+
+/// What others in the batch do to a row's logits. In a model that is right: nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Company {
+    #[default]
+    Nothing,
+    /// One bit of one logit, which chooses no token.
+    Bit,
+    Token,
 }
 
 const FAILS: u32 = 900;
 const PANICS: u32 = 901;
 const NO_NUMBER: u32 = 902;
+/// Fails the first time.
+const FAILS_ONCE: u32 = 903;
 
 impl engine::Model for Fake {
     fn forward(&mut self, batch: &Batch) -> Result<&[f32], ForwardError> {
-        if batch.tokens.contains(&FAILS) {
+        if let Some(gate) = &self.gate {
+            let _ = gate.recv();
+        }
+        if batch.tokens.contains(&FAILS) || batch.tokens.contains(&FAILS_ONCE) && !std::mem::replace(&mut self.failed_once, true)
+        {
             return Err(ForwardError("out of luck".into()));
         }
         assert!(!batch.tokens.contains(&PANICS), "asked to panic");
+        let company = if batch.rows.len() > 1 { self.company } else { Company::Nothing };
         self.logits.clear();
         for row in batch.rows.iter().filter(|row| row.samples) {
             let from = self.logits.len();
             self.logits.resize(from + self.vocab, 0.0);
             self.logits[from + 100] = if batch.row_tokens(row).contains(&NO_NUMBER) { f32::NAN } else { 9.0 };
+            match company {
+                Company::Nothing => {}
+                Company::Bit => self.logits[from + 7] = f32::from_bits(1),
+                Company::Token => self.logits[from + 101] = 10.0,
+            }
         }
         Ok(&self.logits)
     }
 }
 
 fn start(limits: Limits) -> EngineHandle {
+    start_with(limits, 64, Fake::default())
+}
+
+fn start_with(limits: Limits, num_blocks: usize, fake: Fake) -> EngineHandle {
     let text = TextModel::new(&TokenizerData::from_gguf(&support::nano()).unwrap()).unwrap();
     let info = ModelInfo {
         name: "fake".into(),
@@ -53,9 +88,9 @@ fn start(limits: Limits) -> EngineHandle {
         context: limits.max_model_len,
         kv_bytes_per_token: 8,
     };
-    let model = Box::new(Fake { vocab: text.vocab(), logits: Vec::new() });
+    let model = Box::new(Fake { vocab: text.vocab(), ..fake });
     let options =
-        EngineOptions { limits, num_blocks: 64, capacity: 64, target_itl: None, block_size: 16, pace: Pace::Full, model: info };
+        EngineOptions { limits, num_blocks, capacity: 64, target_itl: None, block_size: 16, pace: Pace::Full, model: info };
     engine::start(model, Arc::new(text), options).unwrap()
 }
 
@@ -114,7 +149,8 @@ fn events_come_in_order_and_add_up() {
     assert_eq!((finished.reason, finished.generated_tokens), (FinishReason::Length, 5));
     assert!(finished.ttft.is_some() && finished.tokens_per_s.is_some());
     let snapshot = until(&engine, "idle", |snapshot| snapshot.state == RunState::Idle && snapshot.totals.finished == 1);
-    assert_eq!((snapshot.kv.used, snapshot.kv.free, snapshot.totals.generated_tokens), (0, 64, 5));
+    let available = snapshot.kv.free + snapshot.kv.cached;
+    assert_eq!((snapshot.kv.used, available, snapshot.totals.generated_tokens), (0, 64, 5));
     assert_eq!(snapshot.totals.prompt_tokens as usize, finished.prompt_tokens);
     assert_eq!(snapshot.timeline.len() as u64, snapshot.step);
     let tokens: f64 = snapshot.history.iter().map(|sample| sample.tokens_per_s / 2.0).sum();
@@ -187,6 +223,21 @@ fn a_failed_step_ends_its_sequences_and_the_engine_goes_on() {
     let failed = end(engine.submit(UserId(1), vec![5, FAILS], greedy(4)).1);
     assert_eq!((failed.reason, failed.message.as_deref()), (FinishReason::Failed, Some("out of luck")));
     assert_eq!(end(engine.submit(UserId(2), vec![5], greedy(4)).1).reason, FinishReason::Length);
+}
+
+#[test]
+fn what_a_failed_step_should_have_computed_is_found_by_nobody() {
+    let engine = start(limits());
+    // One block, and the step that computes it fails.
+    let prompt: Vec<u32> = (1..16).chain([FAILS_ONCE]).collect();
+    let failed = end(engine.submit(UserId(1), prompt.clone(), greedy(4)).1);
+    assert_eq!((failed.reason, failed.generated_tokens), (FinishReason::Failed, 0));
+    let longer: Vec<u32> = prompt.iter().copied().chain([7; 8]).collect();
+    let again = end(engine.submit(UserId(2), longer.clone(), greedy(4)).1);
+    assert_eq!((again.reason, again.cached_tokens), (FinishReason::Length, 0), "its own computation, not the failed one");
+    assert_eq!(end(engine.submit(UserId(3), longer, greedy(4)).1).cached_tokens, 16, "which then is remembered");
+    let snapshot = until(&engine, "all three", |snapshot| snapshot.totals.finished == 3);
+    assert_eq!((snapshot.totals.generated_tokens, snapshot.kv.used), (8, 0), "no token of the failed step is counted");
 }
 
 #[test]

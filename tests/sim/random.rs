@@ -1,110 +1,81 @@
-//! Thousands of random workloads. A failure prints the seed; `BATCHROOM_SEED=n` runs that one alone.
+//! Thousands of random workloads. A failure prints the seed and a small list of acts that fails as well;
+//! `BATCHROOM_SEED=n` runs that one alone, `BATCHROOM_ACTS=file` plays a list.
 
-use batchroom::scheduler::{FinishReason, Limits, Refused, blocks_for};
+use crate::acts::Workload;
+use crate::harness::Room;
+use crate::shrink::play_or_shrink;
 
-use crate::harness::{Random, Room, alone};
-
-/// Arrivals, cancels, failures and tiny pools, all from one number.
-fn play(seed: u64) -> Room {
-    let mut random = Random(seed);
-    let max_num_seqs = random.range(1, 8);
-    let block_size = [1, 2, 4, 16][random.range(0, 3)];
-    let limits = Limits {
-        max_num_seqs,
-        max_num_batched_tokens: max_num_seqs + random.range(0, 40),
-        prefill_chunk: random.range(1, 40),
-        max_model_len: random.range(4, 120),
-        max_waiting: random.range(1, 12),
-        watermark: random.range(0, 3),
-        ..Limits::default()
-    };
-    let blocks = random.range(1, 40);
-    let mut room = Room::new(limits, blocks, block_size, random.range(0, 40) as u64);
-    let (arrivals, cancels, failures) = (random.range(5, 90) as u64, random.range(0, 10) as u64, random.range(0, 8) as u64);
-    let mut id = 0;
-    for _ in 0..random.range(5, 60) {
-        while random.chance(arrivals) && id < 60 {
-            id += 1;
-            let length = if random.chance(10) { random.range(0, 140) } else { random.range(1, 30) };
-            let prompt = (0..length).map(|_| 1 + random.next() as u32 % 30_000).collect();
-            if random.chance(failures) {
-                room.fails_at.insert(id, random.range(0, 5));
-            }
-            room.submit(id, random.range(0, 5) as u32, prompt, random.range(1, 50));
-        }
-        if id > 0 && random.chance(cancels) {
-            room.cancel(random.range(1, id as usize) as u64);
-        }
-        room.step();
-    }
-    room.run();
-    room
+/// What the workloads reached.
+#[derive(Debug, Default)]
+struct Reached {
+    requests: usize,
+    refused: usize,
+    preemptions: usize,
+    hits: u64,
+    hits_on_return: u64,
+    copies: u64,
+    held: u64,
+    steps: u64,
 }
 
-fn check_against_alone(room: &Room) {
-    let max_len = room.scheduler.max_sequence_len();
-    for (id, story) in &room.stories {
-        if let Some(refused) = &story.refused {
-            check_refusal(room, story.prompt.len(), refused);
-            continue;
-        }
-        let (expected, reason) = alone(&story.prompt, story.max_tokens, max_len, room.ends_every);
-        let reason = match reason {
-            FinishReason::ContextFull if max_len < room.scheduler.limits().max_model_len => FinishReason::KvFull,
-            reason => reason,
-        };
-        match story.end {
-            Some(FinishReason::Cancelled | FinishReason::Failed) => assert!(expected.starts_with(&story.answer), "request {id}"),
-            end => assert_eq!((&story.answer, end), (&expected, Some(reason)), "request {id}, {} preemptions", story.preemptions),
-        }
-    }
-}
-
-fn check_refusal(room: &Room, prompt: usize, refused: &Refused) {
-    let limits = room.scheduler.limits();
-    let blocks = room.scheduler.blocks();
-    match *refused {
-        Refused::EmptyPrompt => assert_eq!(prompt, 0),
-        Refused::PromptTooLong { max_model_len, .. } => assert!(prompt + 1 > max_model_len),
-        Refused::KvTooSmall { needed, total, .. } => {
-            assert_eq!((needed, total), (blocks_for(prompt + 1, blocks.block_size()), blocks.total()));
-            assert!(needed > total);
-        }
-        Refused::QueueFull { waiting, max_waiting } => assert!(waiting >= max_waiting && max_waiting == limits.max_waiting),
+impl Reached {
+    fn add(&mut self, room: &Room) {
+        self.requests += room.stories.len();
+        self.refused += room.stories.values().filter(|story| story.refused.is_some()).count();
+        self.preemptions += room.stories.values().map(|story| story.preemptions()).sum::<usize>();
+        self.hits += room.counted.hit;
+        self.hits_on_return += room.counted.hit_on_return;
+        self.copies += room.counted.copies;
+        self.held += room.counted.held;
+        self.steps += room.steps;
     }
 }
 
 #[test]
 fn every_request_gets_the_answer_it_gets_alone() {
+    if let Ok(path) = std::env::var("BATCHROOM_ACTS") {
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        let workload: Workload = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{path}: {error}"));
+        workload.play(None);
+        return;
+    }
     let seeds = match std::env::var("BATCHROOM_SEED") {
         Ok(seed) => {
             let seed = seed.parse().expect("BATCHROOM_SEED is a number");
             seed..seed + 1
         }
-        Err(_) => 0..4000,
+        Err(_) => 0..SEEDS,
     };
-    let (mut preemptions, mut requests, mut refused, mut steps) = (0, 0, 0, 0);
+    let mut reached = Reached::default();
     for seed in seeds.clone() {
-        let outcome = std::panic::catch_unwind(|| {
-            let room = play(seed);
-            check_against_alone(&room);
-            room
-        });
-        let Ok(room) = outcome else { panic!("seed {seed} failed: run it alone with BATCHROOM_SEED={seed}") };
-        preemptions += room.stories.values().map(|story| u64::from(story.preemptions)).sum::<u64>();
-        refused += room.stories.values().filter(|story| story.refused.is_some()).count();
-        requests += room.stories.len();
-        steps += room.steps;
+        let workload = Workload::random(seed, true);
+        match play_or_shrink(&format!("seed {seed}"), &workload) {
+            Ok(room) => reached.add(&room),
+            Err(why) => panic!("{why}\nrun it alone with BATCHROOM_SEED={seed}"),
+        }
     }
-    println!("seeds {seeds:?}: {requests} requests, {refused} refused, {preemptions} preemptions, {steps} steps");
+    println!("seeds {seeds:?}: {reached:?}");
     if seeds.end - seeds.start > 1 {
-        assert!(preemptions > 1000 && refused > 1000, "the workloads reach the hard cases");
+        let enough =
+            reached.preemptions > 1000 && reached.refused > 1000 && reached.hits > 10_000 && reached.hits_on_return > 1000;
+        assert!(enough && reached.copies > 500 && reached.held > 500, "the workloads reach the hard cases: {reached:?}");
     }
 }
 
+/// Workloads in one run of the test: seconds, not minutes, in the test profile.
+const SEEDS: u64 = 20_000;
+
 #[test]
 fn the_same_seed_gives_the_same_trace() {
+    let trace = |seed| {
+        let workload = Workload::random(seed, true);
+        let mut room = workload.room();
+        room.trace = Some(Vec::new());
+        workload.acts.iter().for_each(|act| act.play(&mut room));
+        room.run();
+        room.trace
+    };
     for seed in 0..50 {
-        assert_eq!(play(seed).trace, play(seed).trace, "seed {seed}");
+        assert_eq!(trace(seed), trace(seed), "seed {seed}");
     }
 }
