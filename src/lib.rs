@@ -14,6 +14,7 @@ pub mod hub;
 pub mod launch;
 pub mod machine;
 pub mod model;
+pub mod replay;
 pub mod room;
 pub mod sampling;
 pub mod scheduler;
