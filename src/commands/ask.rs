@@ -75,9 +75,8 @@ pub async fn ask(args: AskArgs, config: Config) -> anyhow::Result<ExitCode> {
     let (stop, mut stopping) = watch::channel(None);
     tokio::task::spawn_local(stop_when_asked(stop));
     let record = config.record.clone();
-    let launching = tokio::task::spawn_blocking(move || {
-        launch_recorded(&choice, &engine_config, SEATS, Pace::Full, record.as_deref())
-    });
+    let launching =
+        tokio::task::spawn_blocking(move || launch_recorded(&choice, &engine_config, SEATS, Pace::Full, record.as_deref()));
     let engine = tokio::select! {
         engine = launching => engine??,
         // There is nothing yet to end cleanly, and a thread that loads cannot be called back.

@@ -113,8 +113,25 @@ pub enum Record {
 
 /// The words that begin a line, for telling an unknown one from a damaged one.
 pub(crate) const KINDS: [&str; 19] = [
-    "user", "submit", "refused", "cancel", "limits", "kv_blocks", "target_itl", "prefill", "step", "pause", "pace", "idle",
-    "borrow", "return", "witness", "due", "fault", "cut", "end",
+    "user",
+    "submit",
+    "refused",
+    "cancel",
+    "limits",
+    "kv_blocks",
+    "target_itl",
+    "prefill",
+    "step",
+    "pause",
+    "pace",
+    "idle",
+    "borrow",
+    "return",
+    "witness",
+    "due",
+    "fault",
+    "cut",
+    "end",
 ];
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::api::*;
-use super::live::Live;
 use super::core::Core;
+use super::live::Live;
 use crate::batch::{RequestId, UserId};
 use crate::scheduler::{BlockUse, Scheduler, Sequence, Stage, blocks_for};
 

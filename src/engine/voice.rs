@@ -59,13 +59,7 @@ impl Voice {
     }
 
     /// Samples the next token and works out what of it can be shown. `tokens` is the sequence so far.
-    pub fn choose(
-        &mut self,
-        logits: &[f32],
-        tokens: &[u32],
-        sampler: &mut Sampler,
-        text: &TextModel,
-    ) -> (RowResult, String) {
+    pub fn choose(&mut self, logits: &[f32], tokens: &[u32], sampler: &mut Sampler, text: &TextModel) -> (RowResult, String) {
         let Some(token) = sampler.sample(logits, &self.sampling, tokens) else { return (RowResult::Failed, String::new()) };
         let ends = text.is_end(token) && !self.sampling.ignore_eos;
         let piece = if ends { String::new() } else { self.decoder.push(text, token) };

@@ -21,7 +21,10 @@ pub struct Said {
 pub enum What {
     Named(Box<str>),
     /// A prompt; without its words when it came as token ids.
-    Asked { words: Option<Box<str>>, tokens: usize },
+    Asked {
+        words: Option<Box<str>>,
+        tokens: usize,
+    },
     Text(Box<str>),
     Admitted,
     Preempted(TakenBy),

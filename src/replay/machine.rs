@@ -210,8 +210,7 @@ impl Machine {
             self.results.push(result);
             self.texts.push(text.to_owned());
         }
-        let results =
-            StepResults { results: &self.results, texts: &mut self.texts, fault: step.fault.clone(), started, ended };
+        let results = StepResults { results: &self.results, texts: &mut self.texts, fault: step.fault.clone(), started, ended };
         core.commit(batch, results);
         if step.sum.as_ref().is_some_and(|sum| *sum != check_sum(core)) {
             return Err(otherwise(core));

@@ -93,7 +93,8 @@ pub enum Group {
 }
 
 impl Group {
-    pub const ALL: [Group; 7] = [Group::Replay, Group::Chat, Group::Panes, Group::Engine, Group::Model, Group::Program, Group::Editing];
+    pub const ALL: [Group; 7] =
+        [Group::Replay, Group::Chat, Group::Panes, Group::Engine, Group::Model, Group::Program, Group::Editing];
 
     pub fn title(self) -> &'static str {
         match self {

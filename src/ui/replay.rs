@@ -243,7 +243,8 @@ pub fn seat(state: &mut State, people: &[(UserId, Option<String>)]) -> usize {
     }
     // No letter is taken by a name that nobody has.
     for (pane, (user, name)) in state.panes.iter_mut().zip(people) {
-        pane.person = Person { user: *user, name: name.clone().unwrap_or_else(|| format!("user {}", user.0)), ..pane.person.clone() };
+        pane.person =
+            Person { user: *user, name: name.clone().unwrap_or_else(|| format!("user {}", user.0)), ..pane.person.clone() };
         pane.person.letter = '?';
     }
     for at in 0..state.panes.len().min(people.len()) {
