@@ -67,6 +67,12 @@ impl Replay {
             let frame = ends.len();
             chats.record(frame, record);
             machine.apply(record, |id, event| chats.event(frame, id, event)).map_err(|what| trace.fault(at + 2, what))?;
+            // How many wait for the witness is part of the step in which somebody ended.
+            if matches!(record, Record::Due(_))
+                && let Some(end) = ends.last_mut().filter(|end| **end == at)
+            {
+                *end += 1;
+            }
             if !matches!(record, Record::Step(_)) {
                 continue;
             }
