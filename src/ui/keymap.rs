@@ -286,6 +286,7 @@ pub const REPLAY: &[Binding] = &[
     film(Film::Back, &[Key::plain(KeyCode::Left)], "back", "one step back"),
     film(Film::On, &[Key::plain(KeyCode::Right), Key::plain(KeyCode::F(3))], "step", "one step on"),
     film(Film::GoTo, &[Key::plain(KeyCode::Char('g'))], "go to", "go to a step by its number"),
+    bind(Action::Quit, &[Key::plain(KeyCode::Char('q')), Key::ctrl('c')], "quit", "quit; Esc twice does too", Group::Program),
     film(Film::Slower, &[Key::plain(KeyCode::Char('-')), Key::plain(KeyCode::F(4))], "slower", "play at half the speed"),
     film(
         Film::Faster,
@@ -294,7 +295,6 @@ pub const REPLAY: &[Binding] = &[
         "play at twice the speed",
     ),
     bind(Action::View, &[Key::plain(KeyCode::F(8))], "panels", "both rooms, all panels, chats only", Group::Panes),
-    bind(Action::Quit, &[Key::plain(KeyCode::Char('q')), Key::ctrl('c')], "quit", "quit; Esc twice does too", Group::Program),
     film(Film::FarBack, &[Key::plain(KeyCode::PageUp)], "", "100 steps back"),
     film(Film::FarOn, &[Key::plain(KeyCode::PageDown)], "", "100 steps on"),
     film(Film::First, &[Key::plain(KeyCode::Home)], "", "to the beginning"),
