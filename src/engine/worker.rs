@@ -454,7 +454,8 @@ impl Worker {
         self.keep_to_target();
         let batch = self.core.schedule(started);
         self.deliver();
-        (self.results.clear(), self.texts.clear());
+        self.results.clear();
+        self.texts.clear();
         let fault = match self.model.forward(&batch) {
             Ok(logits) => {
                 let vocab = logits.len() / batch.num_sampled().max(1);
