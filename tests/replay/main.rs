@@ -291,6 +291,9 @@ fn the_size_is_bounded_and_said() {
     let (engine, paper) = start(2000);
     let mut events = engine.submit(UserId(1), vec![5; 3], greedy(300)).1;
     while events.blocking_recv().is_some() {}
+    assert!(engine.recorded(Duration::from_secs(20)), "the writer has ended, and the engine has not");
+    // What is recorded next finds that out.
+    engine.set_pace(Pace::Full);
     let snapshot = until(&engine, "the note", |snapshot| {
         snapshot.notes.iter().any(|note| matches!(note.kind, NoteKind::RecordingEnded { .. }))
     });
