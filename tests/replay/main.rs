@@ -324,8 +324,8 @@ fn what_was_decided_otherwise_is_said_with_its_line() {
     assert!(error.contains(&format!("line {}", step + 1)) && error.contains("otherwise"), "{error}");
     let error = with(3, "{\"telepathy\":{\"t\":1}}");
     assert!(error.contains("line 4: `telepathy`") && error.contains("newer version"), "{error}");
-    let error = with(3, "{\"cancel\":{\"id\":99,\"t\":0}}");
-    assert!(error.contains("line 4: request 99 is cancelled and not there"), "{error}");
+    let error = with(1, "{\"cancel\":{\"id\":99,\"t\":0}}");
+    assert!(error.contains("line 2: request 99 is cancelled and not there"), "{error}");
     let error = with(0, &lines[0].replace("\"batchroom_trace\":1", "\"batchroom_trace\":2"));
     assert!(error.contains("newer version"), "{error}");
     let error = with(0, &lines[0].replace("\"capacity\":32", "\"capacity\":99999999999"));
