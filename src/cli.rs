@@ -28,6 +28,8 @@ const EXAMPLES: &str = "Examples:
   batchroom --model smollm2 --panes 6      six people on SmolLM2
   batchroom --kv-memory 600KiB --max-tokens 200   little memory: watch preemption
   batchroom ask \"Why is the sky blue?\"     one answer to standard output
+  batchroom --record room.trace            record what the engine does (and all prompts and answers)
+  batchroom replay room.trace              look at it again, step by step
   batchroom bench                          users against tokens per second, on this machine
   batchroom simulate --sweep users=10..400 --hardware h100    the scheduler on a virtual clock: any hardware";
 
@@ -50,6 +52,9 @@ pub enum Command {
     /// they leave out.
     #[command(after_help = SIMULATE_EXAMPLES)]
     Simulate(Box<SimulateArgs>),
+    /// A recorded engine on the screen, step by step, forwards and backwards
+    #[command(after_help = REPLAY_EXAMPLES)]
+    Replay(ReplayArgs),
     /// List, fetch, check or remove models
     #[command(subcommand, after_help = "Example:\n  batchroom models pull smollm2")]
     Models(ModelsCommand),
@@ -237,6 +242,30 @@ pub struct SimulateArgs {
     #[arg(long, allow_negative_numbers = true, value_name = "N", default_value_t = 8, requires = "sweep")]
     pub points: usize,
     /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+const REPLAY_EXAMPLES: &str = "Examples:
+  batchroom --record room.trace                    record a session in the room
+  batchroom ask --record ask.trace \"Why?\" \"How?\"    or the answers of ask
+  batchroom replay room.trace
+  batchroom replay room.trace --step 128
+  batchroom replay room.trace --step 128 --json    the engine after step 128, without a screen
+
+Keys: Space plays and pauses, Left and Right go one step, PgUp and PgDn 100 steps, Home and End to the ends, + and -
+change the speed, g goes to a step, q quits, F1 lists them all. No model is needed: the recording has what it answered.
+A trace contains prompts and answers; docs/trace.md describes the format.";
+
+#[derive(Debug, clap::Args)]
+pub struct ReplayArgs {
+    /// The recording
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Begin at the state after this step; 0 is the beginning
+    #[arg(long, value_name = "N")]
+    pub step: Option<usize>,
+    /// Print the state after --step (else the last one) as one JSON object, without a screen
     #[arg(long)]
     pub json: bool,
 }

@@ -70,6 +70,10 @@ pub struct RawConfig {
     #[arg(long, global = true, allow_negative_numbers = true, value_name = "N", help_heading = "Model and engine")]
     pub watermark: Option<usize>,
 
+    /// Record the engine to this file, for `batchroom replay`; it must not exist yet, and contains prompts and answers
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Model and engine")]
+    pub record: Option<PathBuf>,
+
     /// System prompt of every conversation
     #[arg(long, global = true, value_name = "TEXT", help_heading = "Answers")]
     pub system: Option<String>,
@@ -136,7 +140,7 @@ fn suggestion(hint: &Option<String>) -> String {
 const MAX_FILE: u64 = 1 << 20;
 
 /// Every key of the file, for suggestions.
-const KEYS: [&str; 29] = [
+const KEYS: [&str; 30] = [
     "model",
     "device",
     "threads",
@@ -153,6 +157,7 @@ const KEYS: [&str; 29] = [
     "prefix_cache",
     "target_itl",
     "watermark",
+    "record",
     "system",
     "temperature",
     "top_k",
@@ -225,6 +230,7 @@ impl RawConfig {
             prefix_cache: self.prefix_cache.or(other.prefix_cache),
             target_itl: self.target_itl.or(other.target_itl),
             watermark: self.watermark.or(other.watermark),
+            record: self.record.or(other.record),
             system: self.system.or(other.system),
             temperature: self.temperature.or(other.temperature),
             top_k: self.top_k.or(other.top_k),
@@ -282,7 +288,7 @@ impl RawConfig {
             pace: self.pace.as_deref().map_or(Ok(PaceChoice::Auto), parse_pace)?,
             fps: in_range("fps", self.fps.unwrap_or(30) as usize, 1, 120)? as u32,
         };
-        Ok(Config { model: self.model, engine, sampling, seed: self.seed, system: self.system, screen })
+        Ok(Config { model: self.model, engine, record: self.record, sampling, seed: self.seed, system: self.system, screen })
     }
 }
 
@@ -291,6 +297,8 @@ impl RawConfig {
 pub struct Config {
     pub model: Option<String>,
     pub engine: EngineConfig,
+    /// Where the engine of the room or of `ask` is recorded.
+    pub record: Option<PathBuf>,
     pub sampling: SamplingParams,
     /// None: a new seed for each answer.
     pub seed: Option<u64>,

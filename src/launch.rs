@@ -1,12 +1,17 @@
 //! From a name to a running engine: file, tokenizer, weights, KV memory, thread.
 
+use std::fs::{File, OpenOptions};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use candle_core::Device;
 
 use crate::batch::Batch;
 use crate::config::{DeviceChoice, EngineConfig, KvBudget, PaceChoice};
-use crate::engine::{self, EngineHandle, EngineOptions, ForwardError, Limits, ModelInfo, Pace, StartError};
+use crate::engine::{
+    self, EngineHandle, EngineOptions, ForwardError, Limits, MAX_TRACE_BYTES, ModelInfo, Pace, Recording, StartError,
+};
 use crate::hub::{self, Choice, NANO_BYTES};
 use crate::machine;
 use crate::model::{GgufError, GgufFile, Llama, LlamaConfig, ModelError, ModelOptions, TensorLlama, kv_block_bytes};
@@ -61,6 +66,10 @@ pub enum LaunchError {
     ShareTooSmall { model: String, share: f64, free: u64, bytes: u64, block: u64 },
     #[error("this system does not say how much memory is free: give kv_memory instead of memory_utilization")]
     FreeUnknown,
+    #[error("--record {} is there already, and nothing is written over: give another name, or remove it", .0.display())]
+    RecordExists(PathBuf),
+    #[error("--record: cannot write {}: {source}", .path.display())]
+    Record { path: PathBuf, source: std::io::Error },
 }
 
 /// The model to open when none is named: smollm2 once it is in the cache, else nano.
@@ -97,7 +106,27 @@ pub fn open(choice: &Choice) -> Result<GgufFile, LaunchError> {
 }
 
 /// Loads a model and starts its engine. Blocks while it loads.
+///
+/// # Errors
+/// When the model cannot be used as it is configured, or the thread cannot be had.
 pub fn launch(choice: &Choice, config: &EngineConfig, default_seats: usize, pace: Pace) -> Result<EngineHandle, LaunchError> {
+    launch_recorded(choice, config, default_seats, pace, None)
+}
+
+/// The same, and records the engine to a file that must not exist yet.
+///
+/// # Errors
+/// As [`launch`], and when there is such a file or it cannot be made.
+pub fn launch_recorded(
+    choice: &Choice,
+    config: &EngineConfig,
+    default_seats: usize,
+    pace: Pace,
+    record: Option<&Path>,
+) -> Result<EngineHandle, LaunchError> {
+    if let Some(path) = record.filter(|path| path.symlink_metadata().is_ok()) {
+        return Err(LaunchError::RecordExists(path.to_owned()));
+    }
     let file = open(choice)?;
     let name = choice.name();
     let shape = LlamaConfig::read(&file)?;
@@ -145,7 +174,27 @@ pub fn launch(choice: &Choice, config: &EngineConfig, default_seats: usize, pace
         pace,
         model: info,
     };
-    Ok(engine::start(loaded.model, Arc::new(text), options)?)
+    let recording = record.map(recording).transpose()?;
+    Ok(engine::start_recorded(loaded.model, Arc::new(text), options, recording)?)
+}
+
+/// A new file for a trace, for its owner's eyes only.
+fn recording(path: &Path) -> Result<Recording, LaunchError> {
+    let to = create(path).map_err(|source| match source.kind() {
+        std::io::ErrorKind::AlreadyExists => LaunchError::RecordExists(path.to_owned()),
+        _ => LaunchError::Record { path: path.to_owned(), source },
+    })?;
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let started_unix_ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+    Ok(Recording { to: Box::new(to), started_unix_ms, max_bytes: MAX_TRACE_BYTES })
+}
+
+fn create(path: &Path) -> std::io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
 }
 
 /// A model in memory, and what it says of itself.

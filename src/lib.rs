@@ -15,6 +15,7 @@ pub mod launch;
 pub mod machine;
 pub mod model;
 pub mod random;
+pub mod replay;
 pub mod room;
 pub mod sampling;
 pub mod scheduler;

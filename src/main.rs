@@ -39,6 +39,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Ask(args)) => commands::block_on(commands::ask(args, config)),
         Some(Command::Bench(args)) => commands::block_on(commands::bench(args, config)),
         Some(Command::Simulate(_)) => unreachable!("simulated above"),
+        Some(Command::Replay(args)) => commands::block_on(commands::replay(args, config)),
         Some(Command::Models(command)) => commands::block_on(commands::models(command)),
     }
 }

@@ -1,9 +1,11 @@
 //! The workstation: an engine with a screen in front of it.
 
 use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::bail;
 use tokio::sync::watch;
@@ -12,7 +14,7 @@ use crate::commands::fresh_seed;
 use crate::config::Config;
 use crate::engine::EngineHandle;
 use crate::hub::{self, Choice, NANO, Progress, Published, SMOLLM2};
-use crate::launch::{default_choice, launch, pace_for};
+use crate::launch::{default_choice, launch_recorded, pace_for};
 use crate::ui::run::{Services, run};
 use crate::ui::state::{Better, Options};
 use crate::ui::theme::{Colors, Theme};
@@ -20,17 +22,23 @@ use crate::ui::theme::{Colors, Theme};
 /// Seats of the batch when nobody says otherwise: few enough that a queue can be seen.
 const SEATS: usize = 8;
 
-/// Opens the workstation.
-pub async fn open(config: Config) -> anyhow::Result<ExitCode> {
+/// The screen needs a terminal; `else_use` does not.
+pub(crate) fn need_terminal(what: &str, else_use: &str) -> anyhow::Result<()> {
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
-        bail!("the room needs a terminal for input and output; for pipes and scripts there is `batchroom ask`");
+        bail!("{what} needs a terminal for input and output; for pipes and scripts there is `{else_use}`");
     }
     if std::env::var("TERM").is_ok_and(|term| term == "dumb") {
-        bail!("TERM is `dumb`: this terminal cannot place text; `batchroom ask` needs no more than lines");
+        bail!("TERM is `dumb`: this terminal cannot place text; `{else_use}` needs no more than lines");
     }
+    Ok(())
+}
+
+/// Opens the workstation.
+pub async fn open(config: Config) -> anyhow::Result<ExitCode> {
+    need_terminal("the room", "batchroom ask")?;
     let named = config.model.as_deref().map(Choice::parse).transpose()?;
     let opening = Opening::plan(named);
-    let services = Arc::new(Room { config: config.clone() });
+    let services = Arc::new(Room { config: config.clone(), recorded: AtomicU32::new(0) });
     let (engine, opening) = tokio::task::spawn_blocking({
         let services = services.clone();
         move || services.open(opening)
@@ -68,12 +76,8 @@ impl Opening {
     }
 }
 
-fn options(config: &Config, opening: &Opening) -> Options {
-    let better = match opening.choice {
-        Choice::Nano if hub::cached(&SMOLLM2).is_some() && opening.notice.is_none() => Better::Ready,
-        Choice::Nano => Better::Absent,
-        Choice::Published(_) | Choice::Path(_) => Better::InUse,
-    };
+/// Options of a screen whose model is what it is.
+pub(crate) fn options_of(config: &Config) -> Options {
     Options {
         panes: config.screen.panes,
         names: config.screen.names.clone(),
@@ -86,14 +90,25 @@ fn options(config: &Config, opening: &Opening) -> Options {
         better_title: SMOLLM2.title.to_owned(),
         better_bytes: SMOLLM2.bytes,
         small_name: NANO.to_owned(),
-        better,
-        wanted: opening.wanted,
-        notice: opening.notice.clone(),
+        better: Better::InUse,
+        wanted: false,
+        notice: None,
     }
+}
+
+fn options(config: &Config, opening: &Opening) -> Options {
+    let better = match opening.choice {
+        Choice::Nano if hub::cached(&SMOLLM2).is_some() && opening.notice.is_none() => Better::Ready,
+        Choice::Nano => Better::Absent,
+        Choice::Published(_) | Choice::Path(_) => Better::InUse,
+    };
+    Options { better, wanted: opening.wanted, notice: opening.notice.clone(), ..options_of(config) }
 }
 
 struct Room {
     config: Config,
+    /// Engines that were recorded.
+    recorded: AtomicU32,
 }
 
 impl Room {
@@ -111,7 +126,26 @@ impl Room {
 
     fn start(&self, choice: &Choice) -> anyhow::Result<EngineHandle> {
         let pace = pace_for(choice, self.config.screen.pace);
-        Ok(launch(choice, &self.config.engine, SEATS, pace)?)
+        let record = self.config.record.as_deref().map(|path| self.trace_name(path));
+        let engine = launch_recorded(choice, &self.config.engine, SEATS, pace, record.as_deref())?;
+        if record.is_some() {
+            self.recorded.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(engine)
+    }
+
+    /// Where the next engine is recorded: each has a file of its own. Those after the first have numbers, from 2, which
+    /// nobody has taken.
+    fn trace_name(&self, path: &Path) -> PathBuf {
+        if self.recorded.load(Ordering::Relaxed) == 0 {
+            return path.to_owned();
+        }
+        let numbered = |number: u32| {
+            let mut name = path.as_os_str().to_owned();
+            name.push(format!(".{number}"));
+            PathBuf::from(name)
+        };
+        (2..1000).map(numbered).find(|path| path.symlink_metadata().is_err()).unwrap_or_else(|| numbered(1000))
     }
 }
 

@@ -79,13 +79,24 @@ fn drawing_and_updating_know_data_only() {
 
 #[test]
 fn the_clock_is_read_where_it_may_be() {
-    let allowed = ["src/engine/worker.rs", "src/ui/run.rs"];
-    for folder in ["src/engine", "src/ui", "src/scheduler", "src/text"] {
+    let allowed = ["src/engine/worker.rs", "src/ui/run.rs", "src/ui/player.rs"];
+    for folder in ["src/engine", "src/ui", "src/scheduler", "src/text", "src/replay"] {
         for path in rust_files(folder) {
             let name = path.strip_prefix(env!("CARGO_MANIFEST_DIR")).unwrap().to_string_lossy().into_owned();
             if !allowed.contains(&name.as_str()) {
                 assert!(!code(&path).contains("Instant::now"), "{name} reads the clock");
             }
+        }
+    }
+}
+
+#[test]
+fn what_a_replay_drives_is_pure() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for file in ["src/engine/core.rs", "src/replay/machine.rs", "src/replay/chat.rs", "src/ui/replay.rs"] {
+        let code = code(&root.join(file));
+        for word in ["tokio", "std::fs", "std::thread", "Instant", "SystemTime", "crate::model"] {
+            assert!(!code.contains(word), "{file} names {word}");
         }
     }
 }

@@ -14,14 +14,16 @@ use super::prompts::{self, Body, Job};
 use super::{INTERRUPTED, asked_to_end, choose, complain};
 use crate::cli::AskArgs;
 use crate::config::Config;
-use crate::engine::{EngineHandle, Event, FinishReason, Pace, Place, Policy, Rejected, Verdict, Witnessed};
-use crate::launch::launch;
+use crate::engine::{EngineHandle, Event, FinishReason, NoteKind, Pace, Place, Policy, Rejected, Verdict, Witnessed};
+use crate::launch::launch_recorded;
 use crate::text::{Message, printable};
 
 /// Prompts submitted at once at most.
 const MOST_AHEAD: usize = 2048;
 /// Seats when nobody says otherwise.
 const SEATS: usize = 16;
+/// How long the end of a recording is waited for.
+const RECORDED: Duration = Duration::from_secs(5);
 
 /// One answer, in the order of `--json`'s fields.
 #[derive(Debug, Serialize)]
@@ -76,7 +78,9 @@ pub async fn ask(args: AskArgs, config: Config) -> anyhow::Result<ExitCode> {
     engine_config.max_waiting = engine_config.max_waiting.max(ahead);
     let (stop, mut stopping) = watch::channel(None);
     tokio::task::spawn_local(stop_when_asked(stop));
-    let launching = tokio::task::spawn_blocking(move || launch(&choice, &engine_config, SEATS, Pace::Full));
+    let record = config.record.clone();
+    let launching =
+        tokio::task::spawn_blocking(move || launch_recorded(&choice, &engine_config, SEATS, Pace::Full, record.as_deref()));
     let engine = tokio::select! {
         engine = launching => engine??,
         // There is nothing yet to end cleanly, and a thread that loads cannot be called back.
@@ -105,6 +109,16 @@ pub async fn ask(args: AskArgs, config: Config) -> anyhow::Result<ExitCode> {
         result => result?,
     };
     engine.shutdown(Duration::ZERO);
+    if !engine.recorded(RECORDED) {
+        complain(format_args!("the recording may lack its end: its disk is slow"));
+    }
+    let ended = engine.snapshots().borrow().notes.iter().find_map(|note| match &note.kind {
+        NoteKind::RecordingEnded { why } => Some(why.clone()),
+        _ => None,
+    });
+    if let Some(why) = ended {
+        complain(format_args!("the recording ended early: {why}"));
+    }
     let stopped = *stopping.borrow();
     Ok(match stopped {
         Some(code) => ExitCode::from(code),
@@ -179,6 +193,7 @@ async fn answer(
     streams: bool,
 ) -> Answer {
     let (user, place) = (job.user, Place { priority: job.priority, witness, ..Place::default() });
+    engine.name(user, &job.name);
     let (id, mut events) = match &job.body {
         Body::Messages(messages) => engine.chat_as(user, messages, job.sampling.clone(), place),
         Body::Ids(ids) => engine.submit_as(user, ids.clone(), job.sampling.clone(), place),

@@ -27,6 +27,8 @@ pub struct Job {
     pub sampling: SamplingParams,
     /// Who asks: with the same `user` in a file the same one, else each prompt another.
     pub user: UserId,
+    /// What they are called in a recording: the `user` of a file, else the prompt's `id`.
+    pub name: String,
     pub priority: i32,
 }
 
@@ -75,6 +77,7 @@ pub fn read(args: &AskArgs, config: &Config) -> anyhow::Result<Vec<Job>> {
         body: Body::Messages(conversation(config.system.clone(), prompt)),
         sampling: SamplingParams { seed: config.seed.unwrap_or_else(fresh_seed), ..sampling.clone() },
         user: UserId(at as u32),
+        name: (at + 1).to_string(),
         priority: 0,
     };
     Ok(prompts.into_iter().enumerate().map(job).collect())
@@ -123,7 +126,12 @@ fn lines(mut from: impl BufRead, name: &str, sampling: &SamplingParams, config: 
         let (mut job, user) = line(&bytes, default_id, sampling, config).with_context(|| format!("{name}, line {number}"))?;
         // Numbers are given in order: to each name once, and to each line without one.
         let next = UserId(jobs.len() as u32);
-        job.user = user.map_or(next, |user| *users.entry(user).or_insert(next));
+        if let Some(user) = user {
+            job.name.clone_from(&user);
+            job.user = *users.entry(user).or_insert(next);
+        } else {
+            job.user = next;
+        }
         jobs.push(job);
     }
     ensure!(!jobs.is_empty(), "{name} has no prompts");
@@ -155,7 +163,8 @@ fn line(bytes: &[u8], default_id: usize, sampling: &SamplingParams, config: &Con
     };
     sampling.check()?;
     let id = line.id.unwrap_or_else(|| Value::from(default_id));
-    Ok((Job { id, body, sampling, user: UserId(0), priority: line.priority }, line.user))
+    let name = id.as_str().map_or_else(|| id.to_string(), str::to_owned);
+    Ok((Job { id, body, sampling, user: UserId(0), name, priority: line.priority }, line.user))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use crate::batch::{RequestId, RowKind, UserId};
@@ -36,6 +37,9 @@ pub enum Rejected {
     ShuttingDown,
     #[error("the engine has stopped: {0}")]
     EngineGone(String),
+    /// As a recording has it.
+    #[error("{0}")]
+    Recorded(String),
 }
 
 fn estimate(wait: &Option<Duration>) -> String {
@@ -88,7 +92,8 @@ pub struct Witnessed {
     pub verdict: Verdict,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Verdict {
     /// All tokens, and all logits that they were chosen by, are the same bits.
     Same,
@@ -157,6 +162,8 @@ pub struct Submit {
     pub place: Place,
     /// Where its events go. Dropping the receiver cancels the request.
     pub events: mpsc::Sender<Event>,
+    /// The newest message of its conversation, for a recording.
+    pub said: Option<String>,
 }
 
 /// How the engine's loop goes.
@@ -168,6 +175,22 @@ pub enum Pace {
     StepsPerSecond(f64),
 }
 
+impl Pace {
+    /// None: full speed.
+    pub fn steps_per_second(self) -> Option<f64> {
+        match self {
+            Pace::Full => None,
+            Pace::StepsPerSecond(steps) => Some(steps),
+        }
+    }
+}
+
+impl From<Option<f64>> for Pace {
+    fn from(steps: Option<f64>) -> Pace {
+        steps.map_or(Pace::Full, Pace::StepsPerSecond)
+    }
+}
+
 /// What can be asked of the engine thread.
 #[derive(Debug)]
 pub enum Command {
@@ -176,6 +199,12 @@ pub enum Command {
     Refused {
         user: UserId,
         why: Rejected,
+        said: Option<String>,
+    },
+    /// What a user is called, for a recording.
+    Name {
+        user: UserId,
+        name: String,
     },
     Cancel(RequestId),
     Pause(bool),
@@ -207,7 +236,8 @@ pub enum RunState {
 }
 
 /// What the model is, for the header and the panels.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ModelInfo {
     /// What a person calls it: `nano`, `smollm2`, or the file's own name.
     pub name: String,
@@ -402,6 +432,10 @@ pub enum NoteKind {
     ChangeRefused {
         why: String,
     },
+    /// The trace ends here, before the engine does.
+    RecordingEnded {
+        why: String,
+    },
     Witnessed(Witnessed),
 }
 
@@ -439,7 +473,7 @@ pub struct Prediction {
 }
 
 /// The engine as it was after one step: everything the panels draw. Built at the frame rate.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
     pub state: RunState,
     /// Why the engine thread ended, when it was not asked to.

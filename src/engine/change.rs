@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::api::*;
-use super::worker::Core;
+use super::core::Core;
 use crate::scheduler::Preemption;
 
 /// Carries one change out. What is preempted for it is told like any other preemption.
-pub(super) fn set_limits(core: &mut Core, limits: Limits) {
+pub(crate) fn set_limits(core: &mut Core, limits: Limits) {
     let old = *core.scheduler.limits();
     if limits.max_model_len > core.info.context {
         let why = format!("max_model_len {}: the context of the model is {} tokens", limits.max_model_len, core.info.context);
@@ -22,7 +22,7 @@ pub(super) fn set_limits(core: &mut Core, limits: Limits) {
     }
 }
 
-pub(super) fn set_kv_blocks(core: &mut Core, blocks: usize) {
+pub(crate) fn set_kv_blocks(core: &mut Core, blocks: usize) {
     let old = core.scheduler.blocks().total();
     match core.scheduler.set_kv_blocks(blocks) {
         Ok(preempted) => {
@@ -33,11 +33,10 @@ pub(super) fn set_kv_blocks(core: &mut Core, blocks: usize) {
     }
 }
 
-pub(super) fn set_target_itl(core: &mut Core, target: Option<Duration>) {
+pub(crate) fn set_target_itl(core: &mut Core, target: Option<Duration>) {
     let say = |target: Option<Duration>| target.map_or("none".to_owned(), |target| format!("{} ms", target.as_secs_f64() * 1e3));
     let what = format!("target_itl {} -> {}", say(core.cost.target()), say(target));
     core.cost.set_target(target);
-    core.keep_to_target();
     changed(core, what);
 }
 
@@ -74,8 +73,9 @@ pub(super) fn tell_preempted(core: &mut Core, preempted: &[Preemption]) {
     let step = core.scheduler.step();
     for preemption in preempted {
         let Some(live) = core.live.get_mut(&preemption.id) else { continue };
-        live.preempted(step, preemption.by);
-        let Preemption { user, by, lost, .. } = *preemption;
+        live.preempted();
+        let Preemption { id, user, by, lost } = *preemption;
+        core.outbox.push((id, Event::Preempted { step, by }));
         core.records.note(step, NoteKind::Preempted { user, by, lost });
     }
     core.metrics.totals_mut().preemptions += preempted.len() as u64;

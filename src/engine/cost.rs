@@ -25,7 +25,7 @@ const GROWTH: usize = 2;
 const SHARE: f64 = 0.9;
 
 /// Measured costs, in seconds.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Cost {
     target: Option<Duration>,
     /// A step with so many decoding rows and no prompt; 0 where there was none.

@@ -9,11 +9,14 @@ use tokio::sync::{mpsc, watch};
 
 use super::Model;
 use super::api::*;
+use super::core::{Core, whole_micros};
+use super::recorder::{Recorder, Recording, Shared};
+use super::trace::{Header, KvHeader, VERSION, micros};
 use super::worker::{SHUT_DOWN, StoppedTime, Worker};
 use crate::batch::{RequestId, UserId};
 use crate::sampling::SamplingParams;
-use crate::scheduler::{BlockManager, InvalidLimits, Scheduler};
-use crate::text::{Message, TextModel, TokenizerError};
+use crate::scheduler::InvalidLimits;
+use crate::text::{Message, Role, TextModel, TokenizerError};
 
 /// Commands that may wait for the engine thread at once.
 const COMMANDS: usize = 4096;
@@ -42,12 +45,24 @@ pub enum StartError {
     Limits(#[from] InvalidLimits),
     #[error("the engine's thread cannot be started ({0}): end other programs, or raise the limit on processes (ulimit -u)")]
     Thread(std::io::Error),
+    #[error("the trace cannot be written ({0}): free some space, or leave --record out")]
+    Record(std::io::Error),
 }
 
 /// Starts an engine thread that owns `model`. It ends on `shutdown`, or when every handle is gone and its work
 /// is done.
 pub fn start(model: Box<dyn Model>, text: Arc<TextModel>, options: EngineOptions) -> Result<EngineHandle, StartError> {
-    start_on(std::thread::Builder::new().name("engine".into()), model, text, options)
+    start_recorded(model, text, options, None)
+}
+
+/// The same, and writes down what the engine is told and what its model answers.
+pub fn start_recorded(
+    model: Box<dyn Model>,
+    text: Arc<TextModel>,
+    options: EngineOptions,
+    recording: Option<Recording>,
+) -> Result<EngineHandle, StartError> {
+    start_on(std::thread::Builder::new().name("engine".into()), model, text, options, recording)
 }
 
 fn start_on(
@@ -55,16 +70,41 @@ fn start_on(
     model: Box<dyn Model>,
     text: Arc<TextModel>,
     options: EngineOptions,
+    recording: Option<Recording>,
 ) -> Result<EngineHandle, StartError> {
-    let mut blocks = BlockManager::new(options.capacity.max(options.num_blocks), options.block_size);
-    blocks.set_total(options.num_blocks);
-    let scheduler = Scheduler::new(options.limits, blocks)?;
+    let sizes = (options.num_blocks, options.capacity, options.block_size);
+    let mut core = Core::new(options.limits, sizes, Arc::new(options.model.clone()))?;
+    core.pace = options.pace;
+    core.cost.set_target(options.target_itl.map(whole_micros));
+    let recorder = recording.map(|recording| {
+        let header = header(&options, recording.started_unix_ms);
+        Recorder::start(recording, &header).map_err(StartError::Record)
+    });
+    let recorder = recorder.transpose()?;
+    let recorded = recorder.as_ref().map(Recorder::shared);
     let (commands, inbox) = command::sync_channel(COMMANDS);
-    let worker = Worker::new(scheduler, model, text.clone(), &options, inbox);
+    let worker = Worker::new(core, model, text.clone(), inbox, recorder);
     let (snapshots, stopped) = (worker.snapshots(), worker.stopped_time());
     thread.spawn(move || worker.run()).map_err(StartError::Thread)?;
     let context = options.model.context.max(options.limits.max_model_len);
-    Ok(EngineHandle { commands, snapshots, text, next_id: Arc::new(AtomicU64::new(1)), context, stopped })
+    Ok(EngineHandle { commands, snapshots, text, next_id: Arc::new(AtomicU64::new(1)), context, stopped, recorded })
+}
+
+fn header(options: &EngineOptions, started_unix_ms: u64) -> Header {
+    Header {
+        batchroom_trace: VERSION,
+        program: env!("CARGO_PKG_VERSION").to_owned(),
+        model: options.model.clone(),
+        limits: options.limits,
+        kv: KvHeader {
+            blocks: options.num_blocks,
+            capacity: options.capacity.max(options.num_blocks),
+            block_size: options.block_size,
+        },
+        pace: options.pace.steps_per_second(),
+        target_itl_us: options.target_itl.map(micros),
+        started_unix_ms,
+    }
 }
 
 /// A way to talk to one engine.
@@ -77,6 +117,8 @@ pub struct EngineHandle {
     /// The most that `max_model_len` can be made.
     context: usize,
     stopped: StoppedTime,
+    /// A recording's end, if there is one.
+    recorded: Option<Arc<Shared>>,
 }
 
 /// Engine time held, while the process is being stopped. The engine makes no step as long as this lives.
@@ -105,9 +147,11 @@ impl EngineHandle {
         sampling: SamplingParams,
         place: Place,
     ) -> (RequestId, mpsc::Receiver<Event>) {
+        let newest = || messages.iter().rev().find(|message| message.role == Role::User);
+        let said = self.recorded.is_some().then(newest).flatten().map(|message| message.content.clone());
         match self.encode(messages) {
-            Ok(prompt) => self.submit_as(user, prompt, sampling, place),
-            Err(why) => self.rejected(user, why),
+            Ok(prompt) => self.submit_with(user, prompt, sampling, place, said),
+            Err(why) => self.rejected(user, why, said),
         }
     }
 
@@ -124,23 +168,34 @@ impl EngineHandle {
         sampling: SamplingParams,
         place: Place,
     ) -> (RequestId, mpsc::Receiver<Event>) {
+        self.submit_with(user, prompt, sampling, place, None)
+    }
+
+    fn submit_with(
+        &self,
+        user: UserId,
+        prompt: Vec<u32>,
+        sampling: SamplingParams,
+        place: Place,
+        said: Option<String>,
+    ) -> (RequestId, mpsc::Receiver<Event>) {
         let vocab = self.text.vocab();
         if let Some(token) = prompt.iter().copied().find(|token| *token as usize >= vocab) {
-            return self.rejected(user, Rejected::UnknownToken { token, vocab });
+            return self.rejected(user, Rejected::UnknownToken { token, vocab }, said);
         }
         if let Err(error) = sampling.check() {
-            return self.rejected(user, Rejected::Sampling(error));
+            return self.rejected(user, Rejected::Sampling(error), said);
         }
         let id = self.new_id();
         let room = sampling.max_tokens.min(self.context) + EVENT_ROOM;
         let (events, receiver) = mpsc::channel(room);
-        let submit = Submit { id, user, prompt, sampling, place, events };
+        let submit = Submit { id, user, prompt, sampling, place, events, said };
         match self.commands.try_send(Command::Submit(submit)) {
             Ok(()) => (id, receiver),
             Err(command::TrySendError::Full(_)) => {
-                self.rejected(user, Rejected::QueueFull { waiting: COMMANDS, max_waiting: COMMANDS, wait: None })
+                self.rejected(user, Rejected::QueueFull { waiting: COMMANDS, max_waiting: COMMANDS, wait: None }, None)
             }
-            Err(command::TrySendError::Disconnected(_)) => self.rejected(user, Rejected::EngineGone(self.last_words())),
+            Err(command::TrySendError::Disconnected(_)) => self.rejected(user, Rejected::EngineGone(self.last_words()), None),
         }
     }
 
@@ -176,6 +231,18 @@ impl EngineHandle {
         self.tell(Command::SetTargetItl(target));
     }
 
+    /// What a user is called in a recording, from now on.
+    pub fn name(&self, user: UserId, name: &str) {
+        if self.recorded.is_some() {
+            self.tell(Command::Name { user, name: name.to_owned() });
+        }
+    }
+
+    /// After `shutdown`: waits until the recording, if there is one, is written, at most so long. False when it is not.
+    pub fn recorded(&self, longest: Duration) -> bool {
+        self.recorded.as_ref().is_none_or(|recorded| recorded.wait(longest))
+    }
+
     /// Holds engine time still, for stopping the whole process.
     pub fn hold_time(&self) -> HeldTime<'_> {
         HeldTime(self.stopped.hold())
@@ -208,10 +275,10 @@ impl EngineHandle {
         })
     }
 
-    fn rejected(&self, user: UserId, why: Rejected) -> (RequestId, mpsc::Receiver<Event>) {
+    fn rejected(&self, user: UserId, why: Rejected, said: Option<String>) -> (RequestId, mpsc::Receiver<Event>) {
         let (events, receiver) = mpsc::channel(1);
         // Never waits: with the command queue full it is only the counting that is missed.
-        let _ = self.commands.try_send(Command::Refused { user, why: why.clone() });
+        let _ = self.commands.try_send(Command::Refused { user, why: why.clone(), said });
         // The channel is new and has room for one.
         let _ = events.try_send(Event::Rejected(why));
         (self.new_id(), receiver)
@@ -280,7 +347,7 @@ mod tests {
             EngineOptions { limits, num_blocks: 4, capacity: 4, target_itl: None, block_size: 16, pace: Pace::Full, model };
         // No machine has a stack of this size to give.
         let thread = std::thread::Builder::new().stack_size(1 << 60);
-        let error = start_on(thread, Box::new(NeverAsked), text, options).expect_err("no thread");
+        let error = start_on(thread, Box::new(NeverAsked), text, options, None).expect_err("no thread");
         assert!(matches!(error, StartError::Thread(_)), "{error}");
         assert!(error.to_string().starts_with("the engine's thread cannot be started ("), "{error}");
     }

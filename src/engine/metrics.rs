@@ -166,7 +166,7 @@ pub struct StepFigures {
 }
 
 /// Counters, speeds of now, and the charts' history.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Metrics {
     totals: Totals,
     steps: VecDeque<StepFigures>,
@@ -174,7 +174,7 @@ pub struct Metrics {
     open: OpenInterval,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct OpenInterval {
     start: Duration,
     sampled: usize,

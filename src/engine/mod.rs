@@ -1,18 +1,23 @@
 //! The one thread that owns the scheduler and the model, and what others say to it.
 
 pub mod api;
-mod change;
+pub(crate) mod change;
+pub(crate) mod core;
 mod cost;
 mod handle;
 mod live;
 mod metrics;
 mod record;
+mod recorder;
+pub mod trace;
 mod view;
+mod voice;
 mod witness;
 mod worker;
 
 pub use api::*;
-pub use handle::{EngineHandle, EngineOptions, StartError, start};
+pub use handle::{EngineHandle, EngineOptions, StartError, start, start_recorded};
+pub use recorder::{MAX_BYTES as MAX_TRACE_BYTES, Recording};
 
 use crate::batch::Batch;
 

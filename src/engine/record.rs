@@ -21,8 +21,8 @@ const SERVICES: usize = 16;
 /// Requests whose predicted TTFT is held against what it was.
 const PREDICTIONS: usize = 64;
 
-#[derive(Debug, Default)]
-pub(super) struct Records {
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Records {
     pub timeline: VecDeque<Arc<StepRecord>>,
     pub notes: VecDeque<Note>,
     /// In order of their first request.

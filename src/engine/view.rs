@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::api::*;
+use super::core::Core;
 use super::live::Live;
-use super::worker::Core;
 use crate::batch::{RequestId, UserId};
 use crate::scheduler::{BlockUse, Scheduler, Sequence, Stage, blocks_for};
 
@@ -89,7 +89,7 @@ fn live(sequence: &Sequence, live: &Live, waiting: Option<Waiting>) -> UserView 
 /// A request as it was at its end: its speed is that of the whole answer, and it holds no blocks any more.
 pub(super) fn ended(id: RequestId, live: &Live, reason: FinishReason) -> UserView {
     UserView {
-        user: live.user(),
+        user: live.user,
         request: id,
         status: Status::Finished(reason),
         waiting: None,

@@ -32,7 +32,6 @@ pub(super) struct Trial {
     pub evidence: Evidence,
     pub sampling: SamplingParams,
     pub events: mpsc::Sender<Event>,
-    pub table: Vec<BlockId>,
     computed: usize,
 }
 
@@ -53,18 +52,13 @@ impl Trials {
         self.due.is_empty()
     }
 
-    /// Whether the first has begun.
-    pub fn holds_blocks(&self) -> bool {
-        self.due.front().is_some_and(|trial| !trial.table.is_empty())
+    pub fn add(&mut self, trial: Trial) {
+        self.due.push_back(trial);
     }
 
-    /// One more. Gives it back when too many wait already.
-    pub fn add(&mut self, trial: Trial) -> Option<Trial> {
-        if self.due.len() >= DUE {
-            return Some(trial);
-        }
-        self.due.push_back(trial);
-        None
+    /// One of those that are too many, the newest first.
+    pub fn take_surplus(&mut self) -> Option<Trial> {
+        if self.due.len() > DUE { self.due.pop_back() } else { None }
     }
 
     /// Whether a step of a trial comes now: always when nobody else has work.
@@ -73,8 +67,15 @@ impl Trials {
         !self.due.is_empty() && (!others_have_work || self.since > EVERY)
     }
 
-    pub fn first(&mut self) -> Option<&mut Trial> {
-        self.due.front_mut()
+    pub fn first(&self) -> Option<&Trial> {
+        self.due.front()
+    }
+
+    /// Nothing of the first is in blocks any more: it begins anew.
+    pub fn begin_anew(&mut self) {
+        if let Some(trial) = self.due.front_mut() {
+            trial.computed = 0;
+        }
     }
 
     pub fn pop(&mut self) -> Option<Trial> {
@@ -82,7 +83,8 @@ impl Trials {
     }
 
     /// The batch of the first trial's next step: prompt tokens up to `chunk`, or one token of the answer.
-    pub fn batch(&mut self, step: u64, chunk: usize) -> &Batch {
+    /// `table`: blocks for all of its tokens.
+    pub fn batch(&mut self, step: u64, chunk: usize, table: &[BlockId]) -> &Batch {
         self.since = 0;
         let trial = self.due.front().expect("there is a trial");
         let prompt_left = trial.evidence.prompt_len.saturating_sub(trial.computed);
@@ -91,13 +93,13 @@ impl Trials {
         self.batch.clear();
         self.batch.step = step;
         self.batch.tokens.extend_from_slice(&trial.evidence.tokens[trial.computed..end]);
-        self.batch.blocks.extend_from_slice(&trial.table);
+        self.batch.blocks.extend_from_slice(table);
         self.batch.rows.push(Row {
             id: trial.request,
             user: trial.user,
             start: trial.computed,
             tokens: 0..tokens,
-            blocks: 0..trial.table.len(),
+            blocks: 0..table.len(),
             kind: if prompt_left > 0 { RowKind::Prefill } else { RowKind::Decode },
             samples: end >= trial.evidence.prompt_len,
         });
@@ -131,12 +133,7 @@ impl Trial {
         sampling: SamplingParams,
         events: mpsc::Sender<Event>,
     ) -> Trial {
-        Trial { request, user, evidence, sampling, events, table: Vec::new(), computed: 0 }
-    }
-
-    /// Nothing of it is in blocks any more.
-    pub fn begin_anew(&mut self) {
-        self.computed = 0;
+        Trial { request, user, evidence, sampling, events, computed: 0 }
     }
 
     pub fn witnessed(&self, verdict: Verdict) -> Witnessed {

@@ -13,16 +13,14 @@ use tokio::sync::watch;
 use super::Model;
 use super::api::*;
 use super::change;
-use super::cost::{Ahead, Cost};
-use super::handle::EngineOptions;
-use super::live::Live;
-use super::metrics::{Metrics, StepFigures};
-use super::record::Records;
-use super::view;
-use super::witness::Trials;
-use crate::batch::{Batch, RequestId, RowKind, UserId};
+use super::core::{Core, StepResults, whole_micros};
+use super::recorder::Recorder;
+use super::trace::{Record, SUM_EVERY, Sampled, StepData, SubmitRecord, check_sum, micros};
+use super::voice::Voice;
+use super::witness::{Trial, Trials};
+use crate::batch::{Batch, RequestId, UserId};
 use crate::sampling::Sampler;
-use crate::scheduler::{Outcome, Request, RowResult, Scheduler, Sequence};
+use crate::scheduler::{Request, RowResult};
 use crate::text::TextModel;
 
 /// Snapshots are built at most this often while steps are faster.
@@ -38,10 +36,12 @@ pub(super) struct Worker {
     inbox: Receiver<Command>,
     out: watch::Sender<Arc<Snapshot>>,
     core: Core,
+    voices: HashMap<RequestId, Voice>,
     sampler: Sampler,
     results: Vec<RowResult>,
-    outcomes: Vec<Outcome>,
+    texts: Vec<String>,
     trials: Trials,
+    recorder: Option<Recorder>,
     clock: Clock,
     steps_left: u32,
     last_start: Option<Instant>,
@@ -50,21 +50,8 @@ pub(super) struct Worker {
     inbox_open: bool,
 }
 
-/// What a snapshot is made of.
-pub(super) struct Core {
-    pub scheduler: Scheduler,
-    pub live: HashMap<RequestId, Live>,
-    pub metrics: Metrics,
-    pub records: Records,
-    pub cost: Cost,
-    pub witnesses_due: usize,
-    pub info: Arc<ModelInfo>,
-    pub state: RunState,
-    pub pace: Pace,
-    pub fault: Option<String>,
-}
-
-/// Engine time: wall time without the pauses, and without the time in which the whole process was stopped.
+/// Engine time: wall time without the pauses, and without the time in which the whole process was stopped. In whole
+/// microseconds.
 #[derive(Debug)]
 pub(super) struct Clock {
     passed: Duration,
@@ -83,7 +70,7 @@ impl Clock {
         // Held while the clock is read: the time and what is to be taken off belong together.
         let stopped = self.stopped.hold();
         let running = |(since, before): (Instant, Duration)| since.elapsed().saturating_sub(stopped.saturating_sub(before));
-        self.passed + self.since.map_or(Duration::ZERO, running)
+        whole_micros(self.passed + self.since.map_or(Duration::ZERO, running))
     }
 
     fn run(&mut self, running: bool) {
@@ -104,36 +91,25 @@ impl StoppedTime {
 
 impl Worker {
     pub(super) fn new(
-        scheduler: Scheduler,
+        mut core: Core,
         model: Box<dyn Model>,
         text: Arc<TextModel>,
-        options: &EngineOptions,
         inbox: Receiver<Command>,
+        recorder: Option<Recorder>,
     ) -> Worker {
-        let mut core = Core {
-            scheduler,
-            live: HashMap::new(),
-            metrics: Metrics::default(),
-            records: Records::default(),
-            cost: Cost::default(),
-            witnesses_due: 0,
-            info: Arc::new(options.model.clone()),
-            state: RunState::Idle,
-            pace: options.pace,
-            fault: None,
-        };
-        core.cost.set_target(options.target_itl);
-        let out = watch::channel(Arc::new(view::snapshot(&mut core, Duration::ZERO))).0;
+        let out = watch::channel(Arc::new(core.snapshot(Duration::ZERO))).0;
         Worker {
             model,
             text,
             inbox,
             out,
             core,
+            voices: HashMap::new(),
             sampler: Sampler::default(),
             results: Vec::new(),
-            outcomes: Vec::new(),
+            texts: Vec::new(),
             trials: Trials::default(),
+            recorder,
             clock: Clock::new(StoppedTime::default()),
             steps_left: 0,
             last_start: None,
@@ -158,20 +134,35 @@ impl Worker {
             let what = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
             let what = format!("a fault in the engine: {}", what.unwrap_or("no message"));
             tracing::error!("{what}");
-            self.core.fault = Some(what.clone());
-            for (_, mut live) in self.core.live.drain() {
-                live.finish(FinishReason::Failed, Some(what.clone()), self.clock.now());
-            }
+            let now = self.clock.now();
+            self.core.fail(&what, now);
+            self.record(|| Record::Fault { what, t: micros(now) });
+            self.deliver();
         }
         self.refuse_the_rest();
         self.core.state = RunState::Stopped;
+        let (sum, t) = (check_sum(&self.core), micros(self.clock.now()));
+        self.record(|| Record::End { t, sum });
+        self.recorder = None;
         self.publish();
+    }
+
+    /// Writes down what the core is given, if it is to be recorded. What goes wrong with that ends the recording.
+    fn record(&mut self, record: impl FnOnce() -> Record) {
+        let Some(recorder) = &self.recorder else { return };
+        if let Err(why) = recorder.put(record()) {
+            self.recorder = None;
+            self.core.records.note(self.core.scheduler.step(), NoteKind::RecordingEnded { why });
+        }
     }
 
     /// What came too late is told so, and from then on nothing can come: the inbox is closed before the end is seen.
     fn refuse_the_rest(&mut self) {
+        // After a fault nobody knows what blocks are like: they are left alone.
+        self.core.borrowed.clear();
         while !self.trials.is_empty() {
-            self.end_trial(Verdict::NotRun { why: "the engine is shutting down".into() });
+            let why = self.core.fault.clone().unwrap_or_else(|| "the engine is shutting down".into());
+            self.end_trial(Verdict::NotRun { why });
         }
         let inbox = std::mem::replace(&mut self.inbox, sync_channel(0).1);
         let why = self.core.fault.clone().unwrap_or_else(|| SHUT_DOWN.into());
@@ -195,18 +186,16 @@ impl Worker {
             return true;
         }
         let by_hand = self.paused();
-        if self.trials.holds_blocks() && self.core.scheduler.is_short_of_blocks() {
+        if !self.core.borrowed.is_empty() && self.core.scheduler.is_short_of_blocks() {
             self.put_trial_off();
         }
         if by_hand {
-            self.break_off();
             self.clock.run(true);
             self.steps_left -= 1;
         }
         self.step();
         if by_hand {
             self.clock.run(false);
-            self.break_off();
         }
         if by_hand || self.published.is_none_or(|at| at.elapsed() >= FRAME) {
             self.publish();
@@ -214,13 +203,8 @@ impl Worker {
         true
     }
 
-    /// Speeds are not measured over what a hand has done.
-    fn break_off(&mut self) {
-        self.core.live.values_mut().for_each(|live| live.times.break_off());
-    }
-
     fn paused(&self) -> bool {
-        self.core.state == RunState::Paused
+        self.core.paused()
     }
 
     fn may_step(&self) -> bool {
@@ -291,19 +275,18 @@ impl Worker {
             // Nobody is left to step or to watch: end what runs as fast as can be.
             self.inbox_open = false;
             self.steps_left = u32::MAX;
-            self.core.pace = Pace::Full;
+            self.set_pace(Pace::Full);
         }
         received.ok()
     }
 
     /// Before the thread sleeps: everybody sees the last state.
     fn rest(&mut self, idle: bool) {
-        if idle && self.core.state == RunState::Running {
-            self.core.state = RunState::Idle;
-        }
         if idle {
             self.steps_left = 0;
-            self.core.metrics.close_intervals(self.clock.now(), 0);
+            let now = self.clock.now();
+            self.core.rest(now);
+            self.record(|| Record::Idle { t: micros(now) });
         }
         self.publish();
     }
@@ -311,16 +294,10 @@ impl Worker {
     fn obey(&mut self, command: Command) {
         match command {
             Command::Submit(submit) => self.submit(submit),
-            Command::Refused { user, why } => self.refused(user, why),
+            Command::Refused { user, why, said } => self.refused(user, why, said),
+            Command::Name { user, name } => self.record(|| Record::User { user: user.0, name }),
             Command::Cancel(id) => self.cancel(id),
-            Command::Pause(true) if !self.paused() => {
-                self.clock.run(false);
-                (self.core.state, self.steps_left) = (RunState::Paused, 0);
-            }
-            Command::Pause(false) if self.paused() => {
-                self.clock.run(true);
-                self.core.state = if self.core.scheduler.has_work() { RunState::Running } else { RunState::Idle };
-            }
+            Command::Pause(paused) if paused != self.paused() => self.pause(paused),
             Command::Pause(_) => {}
             Command::Step(steps) => {
                 // With nothing to do a step is not saved up: it would be made unasked later.
@@ -328,81 +305,155 @@ impl Worker {
                     self.steps_left = self.steps_left.saturating_add(steps);
                 }
             }
-            Command::SetPace(pace) => self.core.pace = pace,
-            Command::SetLimits(limits) => change::set_limits(&mut self.core, limits),
+            Command::SetPace(pace) => self.set_pace(pace),
+            Command::SetLimits(limits) => {
+                change::set_limits(&mut self.core, limits);
+                self.record(|| Record::Limits(limits));
+                self.deliver();
+            }
             Command::SetKvBlocks(blocks) => {
                 self.put_trial_off();
                 change::set_kv_blocks(&mut self.core, blocks);
+                self.record(|| Record::KvBlocks(blocks));
+                self.deliver();
             }
-            Command::SetTargetItl(target) => change::set_target_itl(&mut self.core, target),
+            Command::SetTargetItl(target) => {
+                let target = target.map(whole_micros);
+                change::set_target_itl(&mut self.core, target);
+                self.record(|| Record::TargetItl { us: target.map(micros) });
+                self.keep_to_target();
+            }
             Command::Shutdown { drain } => {
                 self.stop_at.get_or_insert(Instant::now() + drain);
                 if self.paused() {
-                    self.clock.run(true);
-                    self.core.state = RunState::Running;
+                    self.pause(false);
                 }
             }
         }
+    }
+
+    fn pause(&mut self, paused: bool) {
+        self.clock.run(!paused);
+        self.core.pause(paused);
+        if paused {
+            self.steps_left = 0;
+        }
+        self.record(|| Record::Pause { on: paused });
+    }
+
+    fn set_pace(&mut self, pace: Pace) {
+        self.core.pace = pace;
+        self.record(|| Record::Pace(pace.steps_per_second()));
     }
 
     fn submit(&mut self, submit: Submit) {
-        let now = self.clock.now();
-        let Submit { id, user, prompt, sampling, place, events } = submit;
-        let prompt_tokens = prompt.len();
-        let predicted_ttft = self.core.expected_ttft(&prompt);
+        let Submit { id, user, prompt, sampling, place, events, said } = submit;
+        if self.stop_at.is_some() {
+            let _ = events.try_send(Event::Rejected(Rejected::ShuttingDown));
+            return self.refused(user, Rejected::ShuttingDown, said);
+        }
+        let (now, predicted) = (self.clock.now(), self.core.expected_ttft(&prompt));
         let evidence = place.witness.then(|| prompt.clone());
         let max_tokens = sampling.max_tokens;
+        self.record(|| {
+            Record::Submit(Box::new(SubmitRecord {
+                id: id.0,
+                user: user.0,
+                t: micros(now),
+                prompt: prompt.clone(),
+                max_tokens,
+                priority: place.priority,
+                fork_of: place.fork_of.map(|origin| origin.0),
+                ttft: predicted.map(micros),
+                said,
+            }))
+        });
         let request = Request { id, user, prompt, max_tokens, priority: place.priority, fork_of: place.fork_of };
-        let refused = match self.stop_at {
-            Some(_) => Err(Rejected::ShuttingDown),
-            None => self.core.scheduler.submit(request).map_err(Rejected::from),
-        };
-        match refused {
-            Ok(ahead) => {
-                let mut live = Live::new(user, prompt_tokens, sampling, events, now);
-                live.predicted_ttft = predicted_ttft;
-                if let Some(prompt) = evidence {
-                    live.keep_evidence(prompt);
-                }
-                live.tell(Event::Queued { ahead, prompt_tokens });
-                self.core.live.insert(id, live);
-                self.core.records.note(self.core.scheduler.step(), NoteKind::Queued { user, prompt_tokens, ahead });
-                self.core.records.joined(user);
-                if self.core.state == RunState::Idle {
-                    self.core.state = RunState::Running;
-                }
+        match self.core.submit(request, predicted, now) {
+            Ok(()) => {
+                self.voices.insert(id, Voice::new(user, sampling, events, evidence));
+                self.deliver();
             }
-            Err(mut why) => {
-                if let Rejected::QueueFull { wait, .. } = &mut why {
-                    *wait = self.core.records.expected_wait(self.core.scheduler.limits().max_num_seqs);
-                }
-                let _ = events.try_send(Event::Rejected(why.clone()));
-                self.refused(user, why);
+            Err(why) => {
+                let _ = events.try_send(Event::Rejected(why));
             }
         }
     }
 
-    fn refused(&mut self, user: UserId, why: Rejected) {
-        self.core.metrics.totals_mut().rejected += 1;
-        self.core.records.note(self.core.scheduler.step(), NoteKind::Rejected { user, why });
+    fn refused(&mut self, user: UserId, why: Rejected, said: Option<String>) {
+        self.record(|| Record::Refused { user: user.0, why: why.to_string(), said });
+        self.core.refused(user, why);
     }
 
     fn cancel(&mut self, id: RequestId) {
-        if self.core.scheduler.cancel(id).is_some() {
-            self.finish(id, FinishReason::Cancelled, None);
+        let now = self.clock.now();
+        if self.core.cancel(id, now) {
+            let rest = self.deliver().into_iter().map(|(_, text)| text).collect();
+            self.record(|| Record::Cancel { id: id.0, t: micros(now), rest });
+            self.give_up_trials();
+        }
+    }
+
+    /// Tells requests what the core has for them. Gives the text that was held back from those that ended.
+    fn deliver(&mut self) -> Vec<(u64, String)> {
+        let mut rests = Vec::new();
+        for (id, event) in self.core.outbox.drain(..) {
+            let Event::Finished(mut end) = event else {
+                if let Some(voice) = self.voices.get_mut(&id) {
+                    voice.tell(event);
+                }
+                continue;
+            };
+            let Some(mut voice) = self.voices.remove(&id) else { continue };
+            end.text = voice.rest();
+            if self.recorder.is_some() && !end.text.is_empty() {
+                rests.push((id.0, end.text.clone()));
+            }
+            let failed = end.reason == FinishReason::Failed;
+            voice.tell(Event::Finished(end));
+            if !failed && let Some(trial) = voice.into_trial(id) {
+                self.trials.add(trial);
+            }
+        }
+        rests
+    }
+
+    /// What is over the bound of trials is told so; and how many there are.
+    fn give_up_trials(&mut self) {
+        while let Some(trial) = self.trials.take_surplus() {
+            let why = "too many others wait to be computed once more".into();
+            self.witnessed(&trial, Verdict::NotRun { why });
+        }
+        self.count_trials();
+    }
+
+    fn count_trials(&mut self) {
+        let due = self.trials.len();
+        if due != self.core.witnesses_due {
+            self.core.witnesses_due = due;
+            self.record(|| Record::Due(due));
         }
     }
 
     /// A dropped receiver is a cancel: nobody reads on.
     fn cancel_abandoned(&mut self) {
-        self.cancel_all(Live::is_abandoned);
+        self.cancel_all(Voice::is_abandoned);
     }
 
-    fn cancel_all(&mut self, which: fn(&Live) -> bool) {
-        if self.core.live.values().any(which) {
-            let mut ids: Vec<RequestId> = self.core.live.iter().filter(|(_, live)| which(live)).map(|(id, _)| *id).collect();
+    fn cancel_all(&mut self, which: fn(&Voice) -> bool) {
+        if self.voices.values().any(which) {
+            let mut ids: Vec<RequestId> = self.voices.iter().filter(|(_, voice)| which(voice)).map(|(id, _)| *id).collect();
             ids.sort_unstable();
             ids.into_iter().for_each(|id| self.cancel(id));
+        }
+    }
+
+    /// What prompts may have of the next step.
+    fn keep_to_target(&mut self) {
+        let tokens = self.core.prefill_budget_wanted();
+        if tokens != self.core.scheduler.prefill_budget() {
+            self.core.scheduler.set_prefill_budget(tokens);
+            self.record(|| Record::Prefill((tokens < usize::MAX).then_some(tokens)));
         }
     }
 
@@ -410,132 +461,92 @@ impl Worker {
     fn step(&mut self) {
         self.last_start = Some(Instant::now());
         let started = self.clock.now();
-        self.core.keep_to_target();
-        let batch = self.core.scheduler.schedule();
-        self.tell_decisions();
+        self.keep_to_target();
+        let batch = self.core.schedule(started);
+        self.deliver();
+        self.results.clear();
+        self.texts.clear();
         let fault = match self.model.forward(&batch) {
             Ok(logits) => {
                 let vocab = logits.len() / batch.num_sampled().max(1);
-                sample(&mut self.core, &batch, logits, vocab, &mut self.sampler, &self.text, &mut self.results);
+                let Worker { core, voices, sampler, text, results, texts, .. } = self;
+                let wanting = batch.rows.iter().enumerate().filter(|(_, row)| row.samples);
+                for ((at, row), logits) in wanting.zip(logits.chunks_exact(vocab.max(1))) {
+                    let tokens = &core.scheduler.sequence_of_row(at).tokens;
+                    let chosen = voices.get_mut(&row.id).map(|voice| voice.choose(logits, tokens, sampler, text));
+                    let (result, text) = chosen.unwrap_or((RowResult::Failed, String::new()));
+                    results.push(result);
+                    texts.push(text);
+                }
                 None
             }
             Err(error) => {
-                self.results.clear();
+                self.results.resize(batch.num_sampled(), RowResult::Failed);
+                self.texts.resize(batch.num_sampled(), String::new());
                 Some(error.to_string())
             }
         };
         self.commit(batch, fault, started);
     }
 
-    fn tell_decisions(&mut self) {
-        let now = self.clock.now();
-        let core = &mut self.core;
-        let step = core.scheduler.step();
-        let decisions = core.scheduler.decisions();
-        for admission in &decisions.admitted {
-            let Some(live) = core.live.get_mut(&admission.id) else { continue };
-            live.admitted(now, step, admission.cached);
-            let (user, blocks, cached) = (admission.user, admission.blocks, admission.cached);
-            core.records.note(step, NoteKind::Admitted { user, blocks, cached });
-        }
-        core.metrics.totals_mut().recomputed_tokens += decisions.recomputed as u64;
-        if !decisions.preempted.is_empty() {
-            let preempted = decisions.preempted.clone();
-            change::tell_preempted(core, &preempted);
-        }
-    }
-
     /// `started` in engine time.
     fn commit(&mut self, batch: Batch, fault: Option<String>, started: Duration) {
-        let mut record = self.core.records.begin(&batch, &self.core.scheduler);
-        let prefilled: usize = batch.rows.iter().filter(|row| row.kind == RowKind::Prefill).map(|row| row.len()).sum();
-        let rows = batch.rows.len();
-        let sampled = self.results.iter().filter(|result| matches!(result, RowResult::Token { .. })).count();
-        let decodes = batch.rows.iter().filter(|row| row.kind == RowKind::Decode).count();
-        self.outcomes.clear();
-        match fault {
-            Some(_) => self.outcomes.extend_from_slice(self.core.scheduler.fail(batch)),
-            None => self.outcomes.extend_from_slice(self.core.scheduler.commit(batch, &self.results)),
+        let ended = self.clock.now();
+        let mut data = self.recorder.is_some().then(|| StepData {
+            n: batch.step,
+            t: micros(started),
+            d: micros(ended.saturating_sub(started)),
+            r: self.results.iter().zip(&self.texts).map(|(result, text)| sampled(*result, text)).collect(),
+            rest: Vec::new(),
+            fault: fault.clone(),
+            sum: None,
+        });
+        let results = StepResults { results: &self.results, texts: &mut self.texts, fault, started, ended };
+        self.core.commit(batch, results);
+        let rests = self.deliver();
+        if let Some(mut data) = data.take() {
+            data.rest = rests;
+            data.sum = data.n.is_multiple_of(SUM_EVERY).then(|| check_sum(&self.core));
+            self.record(|| Record::Step(Box::new(data)));
         }
-        let now = self.clock.now();
-        for at in 0..self.outcomes.len() {
-            let Outcome { id, finish } = self.outcomes[at];
-            let Some(live) = self.core.live.get_mut(&id) else { continue };
-            if let Some(ttft) = live.send_fresh(record.step, now) {
-                self.core.metrics.first_token(ttft);
-                if let Some(predicted) = live.predicted_ttft {
-                    self.core.records.predicted(predicted, ttft);
-                }
-            }
-            if let Some(reason) = finish {
-                record.finished.push((live.user(), reason));
-                self.finish(id, reason, fault.clone());
-            }
-        }
-        self.core.metrics.totals_mut().prompt_tokens += prefilled as u64;
-        record.duration = self.clock.now().saturating_sub(started);
-        let figures = StepFigures { at: now, duration: record.duration, rows, sampled, prefilled, by_hand: self.paused() };
-        if fault.is_none() {
-            self.core.cost.step(decodes, prefilled, record.duration);
-        }
-        self.core.records.end(record, &self.core.scheduler);
-        let queue = self.core.scheduler.num_waiting();
-        self.core.metrics.step(figures, queue);
-    }
-
-    /// The end of a request that the scheduler has let go of.
-    fn finish(&mut self, id: RequestId, reason: FinishReason, message: Option<String>) {
-        let Some(mut live) = self.core.live.remove(&id) else { return };
-        let now = self.clock.now();
-        let message = message.or_else(|| self.no_room(reason, live.generated));
-        let generated = live.finish(reason, message, now);
-        if matches!(reason, FinishReason::Stop | FinishReason::Length) {
-            self.core.records.answered(generated);
-        }
-        let totals = self.core.metrics.totals_mut();
-        match reason {
-            FinishReason::Cancelled => totals.cancelled += 1,
-            _ => totals.finished += 1,
-        }
-        let step = self.core.scheduler.step();
-        self.core.records.note(step, NoteKind::Finished { user: live.user(), reason, generated });
-        self.core.records.ended(view::ended(id, &live, reason), live.service_time(now));
-        if let Some(trial) = live.into_trial(id).filter(|_| reason != FinishReason::Failed)
-            && let Some(trial) = self.trials.add(trial)
-        {
-            let why = "too many others wait to be computed once more".into();
-            let witnessed = trial.witnessed(Verdict::NotRun { why });
-            self.witnessed(&trial, witnessed);
-        }
-        self.core.witnesses_due = self.trials.len();
+        self.give_up_trials();
     }
 
     /// The trial that is being made gives its blocks back and begins anew later: it stands in nobody's way.
     fn put_trial_off(&mut self) {
-        if let Some(trial) = self.trials.first() {
-            self.core.scheduler.return_blocks(&mut trial.table);
-            trial.begin_anew();
+        if !self.core.borrowed.is_empty() {
+            self.core.give_back();
+            self.record(|| Record::Return {});
+            self.trials.begin_anew();
         }
     }
 
     /// One step of the first trial: see `witness.rs`.
     fn trial_step(&mut self) {
-        let core = &mut self.core;
-        if core.scheduler.is_short_of_blocks() {
+        if self.core.scheduler.is_short_of_blocks() {
             return;
         }
-        let chunk = core.scheduler.limits().max_num_batched_tokens;
+        let limits = self.core.scheduler.limits();
+        // Beside others no larger a piece than a prompt of theirs would get.
+        let chunk = match self.core.scheduler.has_work() {
+            true => limits.prefill_chunk.min(self.core.scheduler.prefill_budget()).min(limits.max_num_batched_tokens),
+            false => limits.max_num_batched_tokens,
+        };
         let Some(trial) = self.trials.first() else { return };
         let tokens = trial.evidence.tokens.len();
-        if !core.scheduler.borrow_blocks(&mut trial.table, tokens) {
+        let before = self.core.borrowed.len();
+        if !self.core.borrow(tokens) {
             // As long as somebody runs, blocks may come free.
-            if !core.scheduler.has_work() {
+            if !self.core.scheduler.has_work() {
                 let why = format!("{tokens} tokens do not fit the KV budget any more");
                 self.end_trial(Verdict::NotRun { why });
             }
             return;
         }
-        let batch = self.trials.batch(core.scheduler.step(), chunk);
+        if self.core.borrowed.len() > before {
+            self.record(|| Record::Borrow(tokens));
+        }
+        let batch = self.trials.batch(self.core.scheduler.step(), chunk, &self.core.borrowed);
         let verdict = match self.model.forward(batch) {
             Ok(logits) => self.trials.compare(logits, &mut self.sampler),
             Err(error) => Some(Verdict::NotRun { why: error.to_string() }),
@@ -546,93 +557,39 @@ impl Worker {
     }
 
     fn end_trial(&mut self, verdict: Verdict) {
-        let Some(mut trial) = self.trials.pop() else { return };
-        self.core.scheduler.return_blocks(&mut trial.table);
-        self.core.witnesses_due = self.trials.len();
-        let witnessed = trial.witnessed(verdict);
-        self.witnessed(&trial, witnessed);
-    }
-
-    fn witnessed(&mut self, trial: &super::witness::Trial, witnessed: Witnessed) {
-        let _ = trial.events.try_send(Event::Witnessed(witnessed.clone()));
-        self.core.records.note(self.core.scheduler.step(), NoteKind::Witnessed(witnessed));
-    }
-
-    /// What was full when an answer was cut, with its number.
-    fn no_room(&self, reason: FinishReason, generated: usize) -> Option<String> {
-        let blocks = self.core.scheduler.blocks();
-        match reason {
-            FinishReason::Length => Some(format!("cut at max_tokens ({generated})")),
-            FinishReason::ContextFull => {
-                Some(format!("cut: the context of {} tokens is full", self.core.scheduler.limits().max_model_len))
-            }
-            FinishReason::KvFull => Some(format!(
-                "cut: the whole KV memory is full ({} blocks of {} tokens; --kv-memory gives more)",
-                blocks.total(),
-                blocks.block_size()
-            )),
-            FinishReason::Stop | FinishReason::Cancelled | FinishReason::Failed => None,
+        let Some(trial) = self.trials.pop() else { return };
+        if !self.core.borrowed.is_empty() {
+            self.core.give_back();
+            self.record(|| Record::Return {});
         }
+        self.count_trials();
+        self.witnessed(&trial, verdict);
+    }
+
+    fn witnessed(&mut self, trial: &Trial, verdict: Verdict) {
+        let witnessed = trial.witnessed(verdict);
+        let _ = trial.events.try_send(Event::Witnessed(witnessed.clone()));
+        self.record(|| Record::Witness {
+            id: witnessed.request.0,
+            user: witnessed.user.0,
+            tokens: witnessed.tokens,
+            verdict: witnessed.verdict.clone(),
+        });
+        self.core.witnessed(witnessed);
     }
 
     fn publish(&mut self) {
         self.published = Some(Instant::now());
         let now = self.clock.now();
-        self.out.send_replace(Arc::new(view::snapshot(&mut self.core, now)));
+        self.out.send_replace(Arc::new(self.core.snapshot(now)));
     }
 }
 
-impl Core {
-    /// What prompts may have of the next step, so that decodes keep to the target ITL.
-    pub(super) fn keep_to_target(&mut self) {
-        let decodes = self.scheduler.running().iter().filter(|sequence| sequence.is_decoding()).count();
-        self.scheduler.set_prefill_budget(self.cost.prefill_budget(decodes).unwrap_or(usize::MAX));
-    }
-
-    /// What TTFT a request that comes now can expect; None when nothing is known to go by.
-    fn expected_ttft(&self, prompt: &[u32]) -> Option<Duration> {
-        let scheduler = &self.scheduler;
-        let limits = scheduler.limits();
-        let running = scheduler.running();
-        let mean_answer = self.records.mean_answer();
-        let remaining = |sequence: &Sequence| {
-            let most = sequence.max_tokens.saturating_sub(sequence.num_generated()) as f64;
-            // An answer that is already longer than most gets as much again as a quarter of those.
-            mean_answer.map_or(most, |mean| (mean - sequence.num_generated() as f64).max(mean / 4.0).min(most))
-        };
-        let most_answers = running.iter().map(|sequence| sequence.max_tokens as f64).fold(0.0, f64::max);
-        let prefill: usize = running.iter().filter(|other| !other.is_decoding()).map(Sequence::remaining).sum();
-        let budget = limits.max_num_batched_tokens.saturating_sub(running.len()).min(scheduler.prefill_budget());
-        let ahead = Ahead {
-            remaining: running.iter().map(remaining).collect(),
-            free_seats: limits.max_num_seqs.saturating_sub(running.len()),
-            waiting: scheduler.num_waiting(),
-            mean_answer: mean_answer.unwrap_or(most_answers),
-            prompt_tokens_ahead: prefill + scheduler.waiting().map(Sequence::remaining).sum::<usize>(),
-            prompt_tokens: prompt.len().saturating_sub(scheduler.cached_tokens(prompt)),
-            tokens_per_step: budget,
-            chunk: limits.prefill_chunk,
-        };
-        self.cost.expected_ttft(&ahead).map(Duration::from_secs_f64)
-    }
-}
-
-/// One token for each row that wants one, from its own logits, parameters and random stream.
-fn sample(
-    core: &mut Core,
-    batch: &Batch,
-    logits: &[f32],
-    vocab: usize,
-    sampler: &mut Sampler,
-    text: &TextModel,
-    results: &mut Vec<RowResult>,
-) {
-    results.clear();
-    let wanting = batch.rows.iter().enumerate().filter(|(_, row)| row.samples);
-    for ((at, row), logits) in wanting.zip(logits.chunks_exact(vocab.max(1))) {
-        let tokens = &core.scheduler.sequence_of_row(at).tokens;
-        let live = core.live.get_mut(&row.id);
-        results.push(live.map_or(RowResult::Failed, |live| live.choose(logits, tokens, sampler, text)));
+fn sampled(result: RowResult, text: &str) -> Option<Sampled> {
+    match result {
+        RowResult::Token { token, ends: false } => Some(Sampled::Token(token, text.to_owned())),
+        RowResult::Token { token, ends: true } => Some(Sampled::Last(token, text.to_owned(), true)),
+        RowResult::Failed => None,
     }
 }
 

@@ -1,5 +1,7 @@
 //! What a client asks of the scheduler, the limits it works under, and its reasons.
 
+use serde::{Deserialize, Serialize};
+
 use crate::batch::{RequestId, UserId};
 
 /// One request, already in tokens.
@@ -25,7 +27,8 @@ impl Request {
 }
 
 /// Who is let in first, and whose blocks are taken first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Policy {
     /// First come, first served; the youngest is preempted.
     #[default]
@@ -39,7 +42,8 @@ pub enum Policy {
 }
 
 /// When a place is given to the next.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// At every step (iteration-level scheduling, Orca, OSDI 2022).
     #[default]
@@ -49,7 +53,8 @@ pub enum Mode {
 }
 
 /// The limits in force. All of them can be changed between two steps (see [`super::Scheduler::set_limits`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Limits {
     /// Sequences running at once at most: the seats of the batch.
     pub max_num_seqs: usize,

@@ -1,4 +1,5 @@
-//! The one table of keys. What a key does, the help, the footer and the palette are all made from it.
+//! The tables of keys: of the room, and of a replay. What a key does, the help, the footer and the palette are all made
+//! from them.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -40,7 +41,23 @@ pub enum Action {
     Suspend,
     Quit,
     Back,
+    Replay(Film),
     Edit(Edit),
+}
+
+/// What can be done with a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Film {
+    Play,
+    On,
+    Back,
+    FarOn,
+    FarBack,
+    First,
+    Last,
+    Slower,
+    Faster,
+    GoTo,
 }
 
 /// Moves and changes inside an editor.
@@ -72,10 +89,12 @@ pub enum Group {
     Model,
     Program,
     Editing,
+    Replay,
 }
 
 impl Group {
-    pub const ALL: [Group; 6] = [Group::Chat, Group::Panes, Group::Engine, Group::Model, Group::Program, Group::Editing];
+    pub const ALL: [Group; 7] =
+        [Group::Replay, Group::Chat, Group::Panes, Group::Engine, Group::Model, Group::Program, Group::Editing];
 
     pub fn title(self) -> &'static str {
         match self {
@@ -85,6 +104,7 @@ impl Group {
             Group::Model => "Model",
             Group::Program => "Program",
             Group::Editing => "Editing",
+            Group::Replay => "Replay",
         }
     }
 }
@@ -122,6 +142,8 @@ impl Key {
             }
         }
         match self.code {
+            KeyCode::Char(' ') => label.push_str("Space"),
+            KeyCode::Char(ch) if self.mods.is_empty() => label.push(ch),
             KeyCode::Char(ch) => label.extend(ch.to_uppercase()),
             KeyCode::F(number) => label.push_str(&format!("F{number}")),
             KeyCode::BackTab => return "Shift-Tab".into(),
@@ -254,8 +276,52 @@ pub const TABLE: &[Binding] = &[
     bind(Action::Edit(Edit::Undo), &[Key::ctrl('7'), Key::ctrl('/'), Key::ctrl('_')], "", "undo (Ctrl-/)", Group::Editing),
 ];
 
+const fn film(film: Film, keys: &'static [Key], short: &'static str, about: &'static str) -> Binding {
+    bind(Action::Replay(film), keys, short, about, Group::Replay)
+}
+
+/// The keys of a replay: nothing is typed there, so letters are keys.
+pub const REPLAY: &[Binding] = &[
+    film(Film::Play, &[Key::plain(KeyCode::Char(' ')), Key::plain(KeyCode::F(2))], "play", "play, or pause"),
+    film(Film::Back, &[Key::plain(KeyCode::Left)], "back", "one step back"),
+    film(Film::On, &[Key::plain(KeyCode::Right), Key::plain(KeyCode::F(3))], "step", "one step on"),
+    film(Film::GoTo, &[Key::plain(KeyCode::Char('g'))], "go to", "go to a step by its number"),
+    bind(Action::Quit, &[Key::plain(KeyCode::Char('q')), Key::ctrl('c')], "quit", "quit; Esc twice does too", Group::Program),
+    film(Film::Slower, &[Key::plain(KeyCode::Char('-')), Key::plain(KeyCode::F(4))], "slower", "play at half the speed"),
+    film(
+        Film::Faster,
+        &[Key::plain(KeyCode::Char('+')), Key::plain(KeyCode::F(5)), Key::plain(KeyCode::Char('='))],
+        "faster",
+        "play at twice the speed",
+    ),
+    bind(Action::View, &[Key::plain(KeyCode::F(8))], "panels", "both rooms, all panels, chats only", Group::Panes),
+    film(Film::FarBack, &[Key::plain(KeyCode::PageUp)], "", "100 steps back"),
+    film(Film::FarOn, &[Key::plain(KeyCode::PageDown)], "", "100 steps on"),
+    film(Film::First, &[Key::plain(KeyCode::Home)], "", "to the beginning"),
+    film(Film::Last, &[Key::plain(KeyCode::End)], "", "to the end"),
+    bind(Action::NextPane, &[Key::plain(KeyCode::Tab)], "pane", "go to the next pane", Group::Panes),
+    bind(
+        Action::PrevPane,
+        &[Key::plain(KeyCode::BackTab), Key::with(KeyCode::Tab, SHIFT)],
+        "",
+        "go to the pane before",
+        Group::Panes,
+    ),
+    bind(Action::FocusPane(1), &[Key::alt('1')], "", "go to pane 1; Alt-2 to Alt-9 likewise", Group::Panes),
+    bind(Action::Zoom, &[Key::ctrl('o'), Key::plain(KeyCode::F(7))], "", "this pane alone, or all", Group::Panes),
+    bind(Action::LineUp, &[Key::plain(KeyCode::Up), Key::with(KeyCode::Up, SHIFT)], "", "scroll up a line", Group::Chat),
+    bind(Action::LineDown, &[Key::plain(KeyCode::Down), Key::with(KeyCode::Down, SHIFT)], "", "scroll down a line", Group::Chat),
+    bind(Action::Top, &[Key::with(KeyCode::Home, CTRL)], "", "to the beginning of the conversation", Group::Chat),
+    bind(Action::Bottom, &[Key::with(KeyCode::End, CTRL)], "", "to its end, and follow it again", Group::Chat),
+    bind(Action::Palette, &[Key::ctrl('p')], "", "list every action and run one", Group::Program),
+    bind(Action::Help, &[Key::plain(KeyCode::F(1))], "help", "these keys", Group::Program),
+    bind(Action::Redraw, &[Key::ctrl('l')], "", "draw the screen again", Group::Program),
+    bind(Action::Suspend, &[Key::ctrl('z')], "", "to the shell; fg comes back", Group::Program),
+    bind(Action::Back, &[Key::plain(KeyCode::Esc)], "", "close what is open; twice: quit", Group::Program),
+];
+
 /// What a key asks for; None when it is text, or nothing.
-pub fn lookup(event: &KeyEvent) -> Option<Action> {
+pub fn lookup(table: &[Binding], event: &KeyEvent) -> Option<Action> {
     let mut mods = event.modifiers & (CTRL | ALT | SHIFT);
     let mut code = event.code;
     if let KeyCode::Char(ch) = code {
@@ -273,7 +339,7 @@ pub fn lookup(event: &KeyEvent) -> Option<Action> {
         mods.remove(SHIFT);
     }
     let key = Key { code, mods };
-    TABLE.iter().find(|binding| binding.keys.contains(&key)).map(|binding| binding.action)
+    table.iter().find(|binding| binding.keys.contains(&key)).map(|binding| binding.action)
 }
 
 /// The key to show for an action.
@@ -290,9 +356,9 @@ fn display(action: Action, key: Key) -> String {
 }
 
 /// The rows that the palette offers for what was typed, best first: all words must occur.
-pub fn search(filter: &str) -> Vec<&'static Binding> {
+pub fn search(table: &'static [Binding], filter: &str) -> Vec<&'static Binding> {
     let words: Vec<String> = filter.split_whitespace().map(str::to_lowercase).collect();
-    let mut found: Vec<(usize, &Binding)> = TABLE
+    let mut found: Vec<(usize, &Binding)> = table
         .iter()
         .filter(|binding| binding.group != Group::Editing && !matches!(binding.action, Action::Palette | Action::Back))
         .filter_map(|binding| {

@@ -5,6 +5,8 @@ pub mod format;
 pub mod keymap;
 pub mod params;
 pub mod people;
+pub mod player;
+pub mod replay;
 pub mod run;
 pub mod state;
 mod terminal;

@@ -34,7 +34,9 @@ pub trait Services: Send + Sync + 'static {
 /// the terminal does not mark, and the rest of such a paste comes as soon.
 const PASTE_GAP: Duration = Duration::from_millis(15);
 /// Exit code of a program whose terminal went away: 128 + SIGHUP, as shells say it.
-const HUNG_UP: u8 = 128 + 1;
+pub(super) const HUNG_UP: u8 = 128 + 1;
+/// How long the end of a recording is waited for.
+const RECORDED: Duration = Duration::from_secs(5);
 /// Input events taken in one turn at most, so that drawing gets its turn.
 const TURN: usize = 512;
 
@@ -62,6 +64,7 @@ pub async fn run(engine: EngineHandle, services: Arc<dyn Services>, options: Opt
         dirty: true,
         leave: None,
     };
+    app.name_all();
     let mut input = listen_for_input()?;
     if app.state.wanted {
         app.fetch_wanted();
@@ -74,15 +77,18 @@ pub async fn run(engine: EngineHandle, services: Arc<dyn Services>, options: Opt
         }
     }
     app.engine.shutdown(Duration::ZERO);
+    if !app.engine.recorded(RECORDED) {
+        tracing::warn!("the recording may lack its end");
+    }
     Ok(ExitCode::from(app.leave.unwrap_or(0)))
 }
 
 /// What the terminal says, and when.
-type Heard = (Instant, std::io::Result<TermEvent>);
-type Input = mpsc::Receiver<Heard>;
+pub(super) type Heard = (Instant, std::io::Result<TermEvent>);
+pub(super) type Input = mpsc::Receiver<Heard>;
 
 /// A thread that reads the terminal: unlike a stream, a channel can be asked for what is there already.
-fn listen_for_input() -> std::io::Result<Input> {
+pub(super) fn listen_for_input() -> std::io::Result<Input> {
     let (sender, receiver) = mpsc::channel(TURN);
     let listener = sender.clone();
     let listen = move || {
@@ -105,16 +111,16 @@ fn listen_for_input() -> std::io::Result<Input> {
     Ok(receiver)
 }
 
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    hang_up: Signal,
-    stop: Signal,
-    go_on: Signal,
+pub(super) struct Signals {
+    pub terminate: Signal,
+    pub interrupt: Signal,
+    pub hang_up: Signal,
+    pub stop: Signal,
+    pub go_on: Signal,
 }
 
 impl Signals {
-    fn listen() -> std::io::Result<Signals> {
+    pub fn listen() -> std::io::Result<Signals> {
         Ok(Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
@@ -198,6 +204,13 @@ impl App {
         }
     }
 
+    /// A recording says who is who.
+    fn name_all(&self) {
+        for pane in &self.state.panes {
+            self.engine.name(pane.person.user, &pane.person.name);
+        }
+    }
+
     fn take(&mut self, msg: Msg) {
         self.dirty = true;
         let now = self.opened.elapsed();
@@ -250,6 +263,9 @@ impl App {
                 }
             }
             Effect::Quit => self.leave = Some(0),
+            Effect::Name { user, name } => self.engine.name(user, &name),
+            // There is nothing recorded to go to.
+            Effect::Seek(_) => {}
         }
     }
 
@@ -353,6 +369,7 @@ impl App {
         }
         self.snapshots = engine.snapshots();
         self.engine = engine;
+        self.name_all();
         let snapshot = self.snapshots.borrow_and_update().clone();
         let name = snapshot.model.name.clone();
         self.take(Msg::Snapshot(snapshot));
@@ -468,7 +485,7 @@ fn typed(event: &TermEvent) -> Option<char> {
 
 /// Events as messages; None is a new size. Text with line ends inside that came in one burst is one paste, and so
 /// is the rest of a paste.
-fn into_messages(burst: Vec<TermEvent>, rest_of_paste: bool) -> Vec<Option<Msg>> {
+pub(super) fn into_messages(burst: Vec<TermEvent>, rest_of_paste: bool) -> Vec<Option<Msg>> {
     let text: Option<String> = burst.iter().map(typed).collect();
     if let Some(text) = text.filter(|text| !text.is_empty()) {
         // Enter and then Tab is a prompt sent and the next pane, however fast.

@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::editor::Editor;
+use super::keymap;
 use super::params::Form;
 use super::people::{People, Person};
+use super::replay::Reel;
 use super::theme::Theme;
 use super::transcript::Transcript;
 use crate::batch::UserId;
@@ -32,6 +34,8 @@ pub enum Mode {
         chosen: usize,
     },
     Rename(Editor),
+    /// A step's number, in a replay.
+    GoTo(Editor),
     Params(Form),
     ConfirmClose,
     ConfirmClear,
@@ -159,6 +163,8 @@ pub struct State {
     pub notice: Option<Notice>,
     pub snapshot: Arc<Snapshot>,
     pub now: Duration,
+    /// This is a recording.
+    pub replay: Option<Reel>,
     next_user: u32,
     next_seed: u64,
 }
@@ -184,6 +190,7 @@ impl State {
             notice: None,
             snapshot,
             now: Duration::ZERO,
+            replay: None,
             next_user: 1,
             next_seed: seed,
             options,
@@ -274,6 +281,11 @@ impl State {
 
     pub fn complain(&mut self, text: impl Into<String>) {
         self.notice = Some(Notice { text: text.into(), bad: true, until: self.now + NOTICE * 2 });
+    }
+
+    /// The keys that are in force.
+    pub fn keys(&self) -> &'static [keymap::Binding] {
+        if self.replay.is_some() { keymap::REPLAY } else { keymap::TABLE }
     }
 
     pub fn on_small_model(&self) -> bool {

@@ -9,6 +9,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use super::editor::{DRAFT_MAX, Editor};
 use super::keymap::{self, Action, Edit};
 use super::params::Form;
+use super::replay;
 use super::state::{Better, Download, Mode, State};
 use crate::batch::UserId;
 use crate::engine::api::{Event, FinishReason, Pace, RunState, Snapshot};
@@ -53,6 +54,13 @@ pub enum Effect {
     Redraw,
     Suspend,
     Quit,
+    /// To this frame of a recording.
+    Seek(usize),
+    /// A pane has another name.
+    Name {
+        user: UserId,
+        name: String,
+    },
 }
 
 /// Steps a second, from fast to slow; None is full speed.
@@ -101,7 +109,9 @@ pub fn update(state: &mut State, msg: Msg, now: Duration) -> Vec<Effect> {
 }
 
 fn on_key(state: &mut State, key: KeyEvent) -> Vec<Effect> {
-    let action = keymap::lookup(&key);
+    // In a replay letters are keys, unless something is open that is typed into.
+    let typing = matches!(state.mode, Mode::Palette { .. } | Mode::GoTo(_));
+    let action = keymap::lookup(if typing { keymap::TABLE } else { state.keys() }, &key);
     if action == Some(Action::Suspend) {
         return vec![Effect::Suspend];
     }
@@ -115,10 +125,16 @@ fn on_key(state: &mut State, key: KeyEvent) -> Vec<Effect> {
             Vec::new()
         }
         Mode::Palette { filter, chosen } => palette_key(state, key, action, filter, chosen),
-        Mode::Rename(editor) => {
-            rename_key(state, key, action, editor);
-            Vec::new()
-        }
+        Mode::Rename(editor) => rename_key(state, key, action, editor),
+        Mode::GoTo(mut editor) => match (key.code, action) {
+            (KeyCode::Esc, _) | (_, Some(Action::Cancel)) => Vec::new(),
+            (KeyCode::Enter, _) => replay::go_to(state, editor.text()),
+            _ => {
+                type_into(&mut editor, key, action);
+                state.mode = Mode::GoTo(editor);
+                Vec::new()
+            }
+        },
         Mode::Params(form) => {
             params_key(state, key, action, form);
             Vec::new()
@@ -139,6 +155,9 @@ fn on_key(state: &mut State, key: KeyEvent) -> Vec<Effect> {
 }
 
 fn on_chat_key(state: &mut State, key: KeyEvent, action: Option<Action>) -> Vec<Effect> {
+    if state.replay.is_some() {
+        return action.map_or_else(Vec::new, |action| act(state, action));
+    }
     state.focused_mut().refused = None;
     if let Some(action) = action {
         return act(state, action);
@@ -152,6 +171,11 @@ fn on_chat_key(state: &mut State, key: KeyEvent, action: Option<Action>) -> Vec<
 
 /// Carries out an action of the key table, whether it came by key or from the palette.
 pub fn act(state: &mut State, action: Action) -> Vec<Effect> {
+    if state.replay.is_some()
+        && let Some(effects) = replay::act(state, action)
+    {
+        return effects;
+    }
     match action {
         Action::Send if state.broadcast => send_all(state),
         Action::Send => send(state, state.focus).into_iter().collect(),
@@ -164,6 +188,7 @@ pub fn act(state: &mut State, action: Action) -> Vec<Effect> {
         Action::Slower => set_pace(state, pace_beside(state, true)),
         Action::Faster => set_pace(state, pace_beside(state, false)),
         Action::FullSpeed => set_pace(state, Pace::Full),
+        Action::NewPane => new_pane(state),
         Action::Model => model(state),
         Action::SwitchBack => switch_back(state),
         Action::Redraw => vec![Effect::Redraw],
@@ -188,11 +213,6 @@ fn act_on_screen(state: &mut State, action: Action) {
         Action::FocusPane(number) => {
             if let Some(at) = usize::from(number).checked_sub(1).filter(|at| *at < state.panes.len()) {
                 state.focus = at;
-            }
-        }
-        Action::NewPane => {
-            if !state.add_pane() {
-                state.complain(format!("there are {} panes already, and no more fit", state.panes.len()));
             }
         }
         Action::Zoom => state.zoom = !state.zoom,
@@ -225,6 +245,20 @@ fn opened_by(state: &State, action: Action) -> Option<Mode> {
         Action::Palette => Some(Mode::Palette { filter: Editor::default(), chosen: 0 }),
         _ => None,
     }
+}
+
+fn new_pane(state: &mut State) -> Vec<Effect> {
+    if state.add_pane() {
+        return vec![named(state)];
+    }
+    state.complain(format!("there are {} panes already, and no more fit", state.panes.len()));
+    Vec::new()
+}
+
+/// What the focused pane is called.
+fn named(state: &State) -> Effect {
+    let person = &state.focused().person;
+    Effect::Name { user: person.user, name: person.name.clone() }
 }
 
 fn scroll(state: &mut State, by: fn(usize) -> isize) {
@@ -261,12 +295,13 @@ fn insert(state: &mut State, text: &str) {
 
 fn paste(state: &mut State, text: &str) {
     match &mut state.mode {
+        Mode::Chat if state.replay.is_some() => {}
         Mode::Chat => insert(state, text),
         Mode::Palette { filter, chosen } => {
             filter.insert(&text.replace(['\n', '\r'], " "));
             *chosen = 0;
         }
-        Mode::Rename(editor) => {
+        Mode::Rename(editor) | Mode::GoTo(editor) => {
             editor.insert(&text.replace(['\n', '\r'], " "));
         }
         Mode::Params(form) => {
@@ -454,7 +489,7 @@ fn on_switched(state: &mut State, result: Result<String, String>) {
     }
 }
 
-fn on_event(state: &mut State, user: UserId, event: Event) {
+pub(super) fn on_event(state: &mut State, user: UserId, event: Event) {
     let Some(pane) = state.pane_of(user) else { return };
     match event {
         Event::Queued { .. } => {}
@@ -507,7 +542,7 @@ fn help_key(key: KeyEvent, action: Option<Action>, scroll: usize) -> Mode {
 }
 
 fn palette_key(state: &mut State, key: KeyEvent, action: Option<Action>, mut filter: Editor, chosen: usize) -> Vec<Effect> {
-    let found = keymap::search(filter.text());
+    let found = keymap::search(state.keys(), filter.text());
     let last = found.len().saturating_sub(1);
     let chosen = match (key.code, action) {
         (KeyCode::Esc, _) | (_, Some(Action::Cancel | Action::Palette)) => return Vec::new(),
@@ -537,7 +572,7 @@ fn type_into(editor: &mut Editor, key: KeyEvent, action: Option<Action>) {
     }
 }
 
-fn rename_key(state: &mut State, key: KeyEvent, action: Option<Action>, mut editor: Editor) {
+fn rename_key(state: &mut State, key: KeyEvent, action: Option<Action>, mut editor: Editor) -> Vec<Effect> {
     match (key.code, action) {
         (KeyCode::Esc, _) | (_, Some(Action::Cancel)) => {}
         (KeyCode::Enter, _) => {
@@ -546,6 +581,7 @@ fn rename_key(state: &mut State, key: KeyEvent, action: Option<Action>, mut edit
                 let letter = state.free_letter(&name, Some(state.focus));
                 let person = &mut state.focused_mut().person;
                 (person.name, person.letter) = (name, letter);
+                return vec![named(state)];
             }
         }
         _ => {
@@ -553,6 +589,7 @@ fn rename_key(state: &mut State, key: KeyEvent, action: Option<Action>, mut edit
             state.mode = Mode::Rename(editor);
         }
     }
+    Vec::new()
 }
 
 fn params_key(state: &mut State, key: KeyEvent, action: Option<Action>, mut form: Form) {

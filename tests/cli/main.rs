@@ -6,4 +6,5 @@ mod ask;
 mod bench;
 mod config;
 mod models;
+mod replay;
 mod simulate;

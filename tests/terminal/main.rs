@@ -7,5 +7,6 @@ mod input;
 mod life;
 mod model;
 mod panes;
+mod replay;
 mod start;
 mod suspend;

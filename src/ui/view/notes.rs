@@ -79,7 +79,7 @@ fn user(kind: &NoteKind) -> Option<UserId> {
         | NoteKind::Finished { user, .. }
         | NoteKind::Rejected { user, .. } => Some(*user),
         NoteKind::Witnessed(witnessed) => Some(witnessed.user),
-        NoteKind::Changed { .. } | NoteKind::ChangeRefused { .. } => None,
+        NoteKind::Changed { .. } | NoteKind::ChangeRefused { .. } | NoteKind::RecordingEnded { .. } => None,
     }
 }
 
@@ -135,6 +135,7 @@ fn words(kind: &NoteKind, people: &People, theme: Theme) -> (String, Style) {
         }
         NoteKind::Changed { what } => (format!("changed: {}", text::one_line(what)), theme.strong()),
         NoteKind::ChangeRefused { why } => (format!("not changed: {}", text::one_line(why)), theme.bad()),
+        NoteKind::RecordingEnded { why } => (format!("recording ended: {}", text::one_line(why)), theme.bad()),
         NoteKind::Witnessed(witnessed) => match &witnessed.verdict {
             Verdict::Same => (format!("witness: {} alone, every logit the same bits", tokens(witnessed.tokens)), theme.good()),
             Verdict::Differs { at, token } => {

@@ -28,12 +28,13 @@ pub struct Parts {
     pub draft: Rect,
 }
 
-/// Divides a pane for the draft that is in it. A refusal has all the rows that it needs, and leaves one to the draft.
-pub fn parts(area: Rect, pane: &Pane) -> Parts {
+/// Divides a pane for the draft that is in it, if one can be written. A refusal has all the rows that it needs, and leaves
+/// one to the draft.
+pub fn parts(area: Rect, pane: &Pane, drafts: bool) -> Parts {
     let inner = Rect { x: area.x + 1, y: area.y + 1, width: area.width.saturating_sub(2), height: area.height.saturating_sub(2) };
     let (lines, ..) = pane.editor.layout(usize::from(inner.width).saturating_sub(PROMPT));
     let refusal = refusal(pane, inner.width).len().min(usize::from(inner.height.saturating_sub(1))) as u16;
-    let draft = (lines.len() as u16).clamp(1, DRAFT_ROWS).min(inner.height - refusal);
+    let draft = if drafts { (lines.len() as u16).clamp(1, DRAFT_ROWS).min(inner.height - refusal) } else { 0 };
     let status = if refusal > 0 { refusal } else { u16::from(inner.height > draft + 1) };
     let transcript = inner.height - draft - status;
     Parts {
@@ -78,7 +79,7 @@ pub fn draw(buf: &mut Buffer, area: Rect, state: &State, index: usize, people: &
         block = block.title(Line::from(Span::styled(format!(" {figure} "), headline_style(state, pane))).right_aligned());
     }
     block.render(area, buf);
-    let parts = parts(area, pane);
+    let parts = parts(area, pane, state.replay.is_none());
     transcript(buf, parts.transcript, state, pane, person);
     status(buf, parts.status, state, pane, people);
     draft(buf, parts.draft, state, pane, focused)
@@ -116,7 +117,9 @@ fn headline_style(state: &State, pane: &Pane) -> Style {
 fn transcript(buf: &mut Buffer, area: Rect, state: &State, pane: &Pane, person: Style) {
     let theme = state.options.theme;
     if pane.transcript.is_empty() && area.height > 0 {
+        let quiet = ["Nothing has been asked yet.".to_owned(), "Nothing yet.".to_owned(), String::new()];
         let hints = ["Type a prompt below and press Enter.".to_owned(), "Type below, then Enter.".to_owned(), String::new()];
+        let hints = if state.replay.is_some() { quiet } else { hints };
         let room = usize::from(area.width.saturating_sub(2));
         buf.set_stringn(area.x + 2, area.y, first_fit(&hints, room), room, theme.quiet());
         return;

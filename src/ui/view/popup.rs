@@ -6,7 +6,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, BorderType, Clear, Widget};
 
 use crate::ui::editor::Editor;
-use crate::ui::keymap::{Action, Group, TABLE, key_for, search};
+use crate::ui::keymap::{Action, Group, key_for, search};
 use crate::ui::params::{FIELDS, Form};
 use crate::ui::state::{Mode, State};
 use crate::ui::text::{clip, width};
@@ -19,7 +19,11 @@ pub fn draw(buf: &mut Buffer, area: Rect, state: &State) -> Option<Position> {
             None
         }
         Mode::Palette { filter, chosen } => palette(buf, area, state, filter, *chosen),
-        Mode::Rename(editor) => rename(buf, area, state, editor),
+        Mode::Rename(editor) => {
+            let title = format!("New name for {}", clip(&state.focused().person.name, 24));
+            one_field(buf, area, state, editor, (&title, "Enter keeps it · Esc does not"))
+        }
+        Mode::GoTo(editor) => one_field(buf, area, state, editor, ("Go to step", "Enter goes there · Esc stays")),
         Mode::Params(form) => params(buf, area, state, form),
         Mode::Chat | Mode::ConfirmClose | Mode::ConfirmClear | Mode::ConfirmQuit => None,
     }
@@ -46,8 +50,11 @@ fn help_lines(state: &State) -> Vec<Line<'static>> {
     let theme = state.options.theme;
     let mut lines = Vec::new();
     for group in Group::ALL {
+        if state.keys().iter().all(|binding| binding.group != group) {
+            continue;
+        }
         lines.push(Line::from(Span::styled(group.title(), theme.strong())));
-        for binding in TABLE.iter().filter(|binding| binding.group == group) {
+        for binding in state.keys().iter().filter(|binding| binding.group == group) {
             // Two names for one key, as terminals send it, are one name for a person.
             let mut labels: Vec<String> = binding.keys.iter().map(|key| key.label()).collect();
             labels.dedup();
@@ -91,7 +98,7 @@ fn help(buf: &mut Buffer, area: Rect, state: &State, scroll: usize) {
 
 fn palette(buf: &mut Buffer, area: Rect, state: &State, filter: &Editor, chosen: usize) -> Option<Position> {
     let theme = state.options.theme;
-    let found = search(filter.text());
+    let found = search(state.keys(), filter.text());
     let inner = frame(buf, area, state, (76, 22), "Everything", "type to find · Enter runs it · Esc closes");
     if inner.height < 2 || inner.width < 4 {
         return None;
@@ -119,9 +126,9 @@ fn palette(buf: &mut Buffer, area: Rect, state: &State, filter: &Editor, chosen:
     Some(cursor)
 }
 
-fn rename(buf: &mut Buffer, area: Rect, state: &State, editor: &Editor) -> Option<Position> {
-    let title = format!("New name for {}", clip(&state.focused().person.name, 24));
-    let inner = frame(buf, area, state, (48, 3), &title, "Enter keeps it · Esc does not");
+/// `words`: title and foot.
+fn one_field(buf: &mut Buffer, area: Rect, state: &State, editor: &Editor, words: (&str, &str)) -> Option<Position> {
+    let inner = frame(buf, area, state, (48, 3), words.0, words.1);
     (inner.height > 0 && inner.width > 3).then(|| field(buf, inner, state, editor, " "))
 }
 

@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 
 use super::panel::wrapped;
 use crate::ui::format::{megabytes, percent, rate, time};
-use crate::ui::keymap::{Action, TABLE, key_for};
+use crate::ui::keymap::{Action, key_for};
 use crate::ui::state::{Better, Download, Mode, State};
 use crate::ui::text::{clip, first_fit, one_line, width};
 
@@ -15,6 +15,9 @@ use crate::ui::text::{clip, first_fit, one_line, width};
 pub fn lines(state: &State, columns: usize) -> Vec<(String, Style)> {
     let theme = state.options.theme;
     let mut lines = Vec::new();
+    if let Some(reel) = &state.replay {
+        lines.push((first_fit(&reel.wordings(), columns.saturating_sub(1)), theme.accent()));
+    }
     if let Some(wordings) = model_line(state) {
         let style = match state.better {
             Better::Fetching(_) | Better::WaitingToSwitch | Better::Loading | Better::Ready => theme.accent(),
@@ -130,8 +133,8 @@ pub fn footer(buf: &mut Buffer, area: Rect, state: &State) {
     let mut spans = vec![Span::raw(" ")];
     let mut used = 1;
     // Help is always there: it stands first in what must fit.
-    let help = TABLE.iter().filter(|binding| binding.action == Action::Help);
-    let others = TABLE.iter().filter(|binding| !binding.short.is_empty() && binding.action != Action::Help);
+    let help = state.keys().iter().filter(|binding| binding.action == Action::Help);
+    let others = state.keys().iter().filter(|binding| !binding.short.is_empty() && binding.action != Action::Help);
     for binding in help.chain(others) {
         let Some(key) = binding.keys.first() else { continue };
         let (key, word) = (key.label(), binding.short);

@@ -1,0 +1,221 @@
+//! The event loop of a replay: keys, signals and the clock in; frames of the recording out.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+use super::replay::{Feed, LONGEST_REST, Reel, clear, seat};
+use super::run::{HUNG_UP, Heard, Input, Signals, into_messages, listen_for_input};
+use super::state::{Options, State};
+use super::terminal::Screen;
+use super::update::{Effect, Msg, update};
+use super::view::screen;
+use crate::replay::Replay;
+
+/// Opens the screen on a recording, at a frame, and stays until the person leaves.
+///
+/// # Errors
+/// When the terminal cannot be had, or is lost in a way that no signal says.
+pub async fn play(mut replay: Replay, frame: usize, options: Options) -> anyhow::Result<ExitCode> {
+    let fps = options.fps.max(1);
+    let mut signals = Signals::listen()?;
+    let mut state = State::new(options, Arc::new(replay.snapshot()), 0);
+    let mut reel = Reel::new(replay.steps(), replay.cut());
+    reel.others = seat(&mut state, &replay.people());
+    state.replay = Some(reel);
+    let screen = Screen::take()?;
+    let mut player = Player {
+        state,
+        replay,
+        shown: None,
+        feed: Feed::default(),
+        screen,
+        opened: Instant::now(),
+        at: Duration::ZERO,
+        ticked: Instant::now(),
+        frame: Duration::from_secs(1) / fps,
+        next_frame: Instant::now(),
+        dirty: true,
+        leave: None,
+    };
+    player.seek(frame)?;
+    let mut input = listen_for_input()?;
+    while player.leave.is_none() {
+        player.turn(&mut input, &mut signals).await?;
+        if player.dirty && Instant::now() >= player.next_frame && player.leave.is_none() {
+            player.draw()?;
+        }
+    }
+    Ok(ExitCode::from(player.leave.unwrap_or(0)))
+}
+
+struct Player {
+    state: State,
+    replay: Replay,
+    /// The frame whose conversations are in the panes.
+    shown: Option<usize>,
+    feed: Feed,
+    screen: Screen,
+    opened: Instant,
+    /// Engine time of the recording, and when it was that.
+    at: Duration,
+    ticked: Instant,
+    frame: Duration,
+    next_frame: Instant,
+    dirty: bool,
+    /// Exit code.
+    leave: Option<u8>,
+}
+
+impl Player {
+    async fn turn(&mut self, input: &mut Input, signals: &mut Signals) -> anyhow::Result<()> {
+        let playing = self.state.replay.as_ref().is_some_and(|reel| reel.playing);
+        let frame_due = async {
+            match self.dirty || playing {
+                true => sleep_until(self.next_frame).await,
+                false => std::future::pending().await,
+            }
+        };
+        let notice_over = async {
+            match &self.state.notice {
+                Some(notice) => sleep_until(self.opened + notice.until).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            _ = signals.terminate.recv() => self.leave = Some(128 + 15),
+            _ = signals.interrupt.recv() => self.leave = Some(128 + 2),
+            _ = signals.hang_up.recv() => self.leave = Some(HUNG_UP),
+            _ = signals.stop.recv() => self.suspend(false)?,
+            _ = signals.go_on.recv() => {
+                self.screen.take_again()?;
+                (self.dirty, self.ticked) = (true, Instant::now());
+            }
+            event = input.recv() => self.input(event, input)?,
+            () = frame_due => if playing { self.advance()? },
+            () = notice_over => self.take(Msg::Tick)?,
+        }
+        Ok(())
+    }
+
+    fn input(&mut self, first: Option<Heard>, input: &mut Input) -> anyhow::Result<()> {
+        let mut burst = Vec::new();
+        let mut next = Some(first);
+        while let Some(heard) = next {
+            let Some((_, Ok(event))) = heard else {
+                // The terminal is gone.
+                self.leave = Some(HUNG_UP);
+                return Ok(());
+            };
+            burst.push(event);
+            next = input.try_recv().ok().map(Some);
+        }
+        for msg in into_messages(burst, false) {
+            match msg {
+                Some(msg) => self.take(msg)?,
+                None => self.dirty = true,
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, msg: Msg) -> anyhow::Result<()> {
+        self.dirty = true;
+        let was_playing = self.state.replay.as_ref().is_some_and(|reel| reel.playing);
+        for effect in update(&mut self.state, msg, self.opened.elapsed()) {
+            match effect {
+                Effect::Seek(frame) => self.seek(frame)?,
+                Effect::Redraw => self.screen.forget()?,
+                Effect::Suspend => self.suspend(true)?,
+                Effect::Quit => self.leave = Some(0),
+                // The others are for an engine, and there is none.
+                _ => {}
+            }
+        }
+        if !was_playing {
+            self.ticked = Instant::now();
+        }
+        Ok(())
+    }
+
+    /// Goes on by the time that has passed, times the speed.
+    fn advance(&mut self) -> anyhow::Result<()> {
+        let Some(reel) = &self.state.replay else { return Ok(()) };
+        let passed = self.ticked.elapsed().mul_f64(reel.speed());
+        self.ticked = Instant::now();
+        let (frame, steps) = (reel.frame, reel.steps);
+        self.at = self.at.saturating_add(passed);
+        if frame < steps {
+            // Nobody wants to wait through the hours in which nobody asked anything.
+            self.at = self.at.max(self.replay.time(frame + 1).saturating_sub(LONGEST_REST));
+        }
+        let due = self.replay.frame_at(self.at).max(frame);
+        if due > frame {
+            let at = self.at;
+            self.seek(due)?;
+            self.at = at;
+        }
+        if due == steps
+            && let Some(reel) = &mut self.state.replay
+        {
+            reel.playing = false;
+        }
+        self.dirty = true;
+        Ok(())
+    }
+
+    fn seek(&mut self, frame: usize) -> anyhow::Result<()> {
+        self.replay.seek(frame)?;
+        let frame = self.replay.frame();
+        if self.shown.is_none_or(|shown| shown > frame) {
+            clear(&mut self.state);
+            self.feed = Feed::default();
+            self.shown = None;
+        }
+        self.feed.take(&mut self.state, self.replay.said(self.shown, frame));
+        self.shown = Some(frame);
+        self.state.snapshot = Arc::new(self.replay.snapshot());
+        self.at = self.replay.time(frame);
+        if let Some(reel) = &mut self.state.replay {
+            (reel.frame, reel.time) = (frame, self.at);
+        }
+        Ok(())
+    }
+
+    fn suspend(&mut self, whole_group: bool) -> std::io::Result<()> {
+        self.dirty = true;
+        self.screen.suspend(whole_group)?;
+        self.ticked = Instant::now();
+        Ok(())
+    }
+
+    fn draw(&mut self) -> anyhow::Result<()> {
+        match self.draw_frame() {
+            // The terminal is gone; the signal that says so may still be on its way.
+            Err(error) if error.raw_os_error() == Some(libc::EIO) => {
+                self.leave = Some(HUNG_UP);
+                Ok(())
+            }
+            result => Ok(result?),
+        }
+    }
+
+    fn draw_frame(&mut self) -> std::io::Result<()> {
+        let size = self.screen.size()?;
+        let area = ratatui::layout::Rect::new(0, 0, size.width, size.height);
+        screen::measure(&mut self.state, area);
+        let state = &self.state;
+        self.screen.draw(|frame| {
+            let area = frame.area();
+            if let Some(cursor) = screen::draw(frame.buffer_mut(), area, state) {
+                frame.set_cursor_position(cursor);
+            }
+        })?;
+        self.dirty = false;
+        self.next_frame = Instant::now() + self.frame;
+        Ok(())
+    }
+}
