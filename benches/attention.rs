@@ -47,7 +47,7 @@ fn attention(c: &mut Criterion) {
             group.bench_function(BenchmarkId::from_parameter(count), |b| {
                 b.iter(|| {
                     for head in 0..shape.kv_heads {
-                        kernels.attend(&shape, &cache.layer(0), &table, head, count, &queries, &mut scratch, &mut out);
+                        kernels.attend(&shape, &cache.layer(0), &table, head, 1, count, &queries, &mut scratch, &mut out);
                     }
                 });
             });

@@ -28,7 +28,8 @@ const EXAMPLES: &str = "Examples:
   batchroom --model smollm2 --panes 6      six people on SmolLM2
   batchroom --kv-memory 600KiB --max-tokens 200   little memory: watch preemption
   batchroom ask \"Why is the sky blue?\"     one answer to standard output
-  batchroom bench                          users against tokens per second, on this machine";
+  batchroom bench                          users against tokens per second, on this machine
+  batchroom simulate --sweep users=10..400 --hardware h100    the scheduler on a virtual clock: any hardware";
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -42,6 +43,13 @@ pub enum Command {
     /// pass up to the logits; sampling, scheduler and screen are not part of it.
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(BenchArgs),
+    /// The scheduler alone, on a virtual clock: thousands of users, hours of arrivals, any hardware
+    ///
+    /// Runs the very scheduler and block manager of the engine, with a model of time in place of weights: what a step
+    /// reads and computes, over the bandwidth and the FLOP/s of some hardware. docs/simulate.md has the formulas, and what
+    /// they leave out.
+    #[command(after_help = SIMULATE_EXAMPLES)]
+    Simulate(Box<SimulateArgs>),
     /// List, fetch, check or remove models
     #[command(subcommand, after_help = "Example:\n  batchroom models pull smollm2")]
     Models(ModelsCommand),
@@ -130,6 +138,104 @@ pub struct BenchArgs {
     /// Also print where a step's time goes: products, attention and the rest
     #[arg(long, conflicts_with = "json")]
     pub parts: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+const SIMULATE_EXAMPLES: &str = "Examples:
+  batchroom simulate --hardware h100 --arrivals poisson:20
+  batchroom simulate --weights q4_0 --memory 24GB --arrivals at-once --requests 200 --prompt-tokens 4080 --new-tokens 16
+  batchroom simulate --sweep users=10..400 --hardware h200 --shape llama-3.1-70b --weights q8_0
+  batchroom simulate --sweep prefill-chunk=16..2048 --arrivals poisson:2 --prompt-tokens lognormal:2000,1
+  batchroom simulate --arrivals day:8 --duration 24h --patience 30s
+  batchroom simulate --arrivals requests.csv --json
+  batchroom simulate --hardware this-machine --shape smollm2-135m --weights q4_0 --arrivals closed:8,think=5
+  batchroom simulate --bandwidth 1008GB/s --flops 165T --memory 24GB --step-overhead 2ms
+
+Arrivals:
+  at-once               all at the beginning
+  poisson:RATE          so many a second, at random
+  bursts:SIZE@SECONDS   so many together, every so many seconds
+  day:PEAK_RATE         at random; none at midnight (the beginning), the peak at noon
+  closed:USERS,think=S  people who ask, read the answer for S seconds on average, and ask again
+  FILE.csv, FILE.jsonl  lines of `time,prompt,output[,user]` (seconds, tokens), or objects with these keys
+
+Lengths (--prompt-tokens, --new-tokens): 200, 100..300 or lognormal:MEAN,SIGMA.
+
+A sweep is of users, rate, max-num-seqs, prefill-chunk or kv-memory: NAME=LOW..HIGH for --points geometric steps, or
+NAME=A,B,C. Its knee is the point with the greatest power (Kleinrock, 1979): tokens a second of all, divided by the
+mean time from asking to the last token.
+
+Options of the engine that count here, as flags (config.toml is this machine's and is read only if --config names it), with
+defaults of their own: --kv-memory [what the weights leave of the memory], --kv-type f32, f16 or q8_0 [f16],
+--max-num-seqs [256], --max-num-batched-tokens [4096], --prefill-chunk [64], --max-model-len [the shape's context],
+--max-waiting [65536], --seed [1]. Ctrl-C ends it with what there is so far, exit status 130.";
+
+#[derive(Debug, clap::Args)]
+pub struct SimulateArgs {
+    /// Shape of the model; a wrong name lists the shapes
+    #[arg(long, value_name = "SHAPE", default_value = "qwen2.5-7b", help_heading = "Model and hardware")]
+    pub shape: String,
+    /// Type of all weights; a wrong name lists the types
+    #[arg(long, value_name = "TYPE", default_value = "bf16", help_heading = "Model and hardware")]
+    pub weights: String,
+    /// Hardware by name (a wrong one lists them), or this-machine, which is measured first
+    #[arg(long, value_name = "NAME", default_value = "rtx-4090", help_heading = "Model and hardware")]
+    pub hardware: String,
+    /// Memory bandwidth in place of the hardware's, for instance 1008GB/s
+    #[arg(long, value_name = "RATE", help_heading = "Model and hardware")]
+    pub bandwidth: Option<String>,
+    /// Dense 16-bit FLOP/s in place of the hardware's, for instance 165T
+    #[arg(long, value_name = "RATE", help_heading = "Model and hardware")]
+    pub flops: Option<String>,
+    /// Memory for weights, keys and values in place of the hardware's, for instance 24GB (1 GB = 1e9 bytes)
+    #[arg(long, value_name = "SIZE", help_heading = "Model and hardware")]
+    pub memory: Option<String>,
+    /// Share of the bandwidth that is reached [default: 0.8, an assumption; of this machine: measured]
+    #[arg(long, value_name = "SHARE", help_heading = "Model and hardware")]
+    pub bandwidth_efficiency: Option<f64>,
+    /// Share of the FLOP/s that is reached [default: 0.6, an assumption; of this machine: measured]
+    #[arg(long, value_name = "SHARE", help_heading = "Model and hardware")]
+    pub flops_efficiency: Option<f64>,
+    /// Time that every step takes beside its arithmetic [default: 1ms, an assumption]
+    #[arg(long, value_name = "TIME", help_heading = "Model and hardware")]
+    pub step_overhead: Option<String>,
+    /// Time that every token of a step takes beside its arithmetic [default: 1us, an assumption]
+    #[arg(long, value_name = "TIME", help_heading = "Model and hardware")]
+    pub token_overhead: Option<String>,
+
+    /// When requests come (see below)
+    #[arg(long, value_name = "LAW|FILE", default_value = "closed", help_heading = "Load")]
+    pub arrivals: String,
+    /// Requests at most [default: 1000, or 10 a person if that is more; all of a file; all that come within --duration]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", help_heading = "Load")]
+    pub requests: Option<u64>,
+    /// No more requests come after this time, for instance 90s, 30m, 24h
+    #[arg(long, value_name = "TIME", help_heading = "Load")]
+    pub duration: Option<String>,
+    /// People: those of closed arrivals, or those whom the requests of others are dealt to [default: 16]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", help_heading = "Load")]
+    pub users: Option<u32>,
+    /// Tokens of each prompt (see below)
+    #[arg(long, allow_negative_numbers = true, value_name = "LENGTH", default_value = "512", help_heading = "Load")]
+    pub prompt_tokens: String,
+    /// Tokens of each answer (see below)
+    #[arg(long, allow_negative_numbers = true, value_name = "LENGTH", default_value = "128", help_heading = "Load")]
+    pub new_tokens: String,
+    /// The first tokens of all prompts that are the same, as of agents with one instruction
+    #[arg(long, allow_negative_numbers = true, value_name = "N", default_value_t = 0, help_heading = "Load")]
+    pub shared_prefix: usize,
+    /// Whoever has no first token after this time gives up, for instance 30s
+    #[arg(long, value_name = "TIME", help_heading = "Load")]
+    pub patience: Option<String>,
+
+    /// Simulate this for several values: users, rate, max-num-seqs, prefill-chunk or kv-memory (see below)
+    #[arg(long, value_name = "NAME=LOW..HIGH")]
+    pub sweep: Option<String>,
+    /// Points of a sweep from LOW to HIGH
+    #[arg(long, allow_negative_numbers = true, value_name = "N", default_value_t = 8, requires = "sweep")]
+    pub points: usize,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

@@ -443,13 +443,13 @@ fn parse_size(text: &str) -> Result<u64, ConfigError> {
     if bytes >= 1.0 && bytes < (1u64 << 60) as f64 { Ok(bytes as u64) } else { Err(error()) }
 }
 
-fn parse_policy(text: &str) -> Result<Policy, ConfigError> {
+pub(crate) fn parse_policy(text: &str) -> Result<Policy, ConfigError> {
     let wanted = || "it must be fcfs, fair or priority".into();
     let known = [Policy::Fcfs, Policy::Fair, Policy::Priority].into_iter().find(|policy| policy.to_string() == text);
     known.ok_or_else(|| ConfigError::Value { key: "policy", value: text.to_owned(), wanted: wanted() })
 }
 
-fn parse_batching(text: &str) -> Result<Mode, ConfigError> {
+pub(crate) fn parse_batching(text: &str) -> Result<Mode, ConfigError> {
     let wanted = || "it must be continuous or static".into();
     let known = [Mode::Continuous, Mode::Static].into_iter().find(|mode| mode.to_string() == text);
     known.ok_or_else(|| ConfigError::Value { key: "batching", value: text.to_owned(), wanted: wanted() })

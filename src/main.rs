@@ -27,12 +27,18 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     let _log = cli.log.as_deref().map(log_to).transpose()?;
+    if let Some(Command::Simulate(args)) = cli.command {
+        // Of another machine, mostly: what config.toml says of this one counts only if it is asked for.
+        let file = cli.config.map_or(Ok(RawConfig::default()), |path| RawConfig::read(Some(&path)))?;
+        return commands::block_on(commands::simulate(*args, cli.options.or(file)));
+    }
     let file = RawConfig::read(cli.config.as_deref())?;
     let config = cli.options.or(file).check()?;
     match cli.command {
         None => commands::block_on(room::open(config)),
         Some(Command::Ask(args)) => commands::block_on(commands::ask(args, config)),
         Some(Command::Bench(args)) => commands::block_on(commands::bench(args, config)),
+        Some(Command::Simulate(_)) => unreachable!("simulated above"),
         Some(Command::Models(command)) => commands::block_on(commands::models(command)),
     }
 }

@@ -45,6 +45,14 @@ fn the_scheduler_is_pure() {
 }
 
 #[test]
+fn the_simulator_is_pure() {
+    let impure =
+        ["candle", "tokio", "std::time", "std::fs", "std::net", "std::thread", "Instant", "crate::engine", "crate::machine"];
+    must_not_name("src/simulate", &impure);
+    must_not_name("src/scheduler", &["crate::simulate"]);
+}
+
+#[test]
 fn the_model_does_not_know_the_scheduler() {
     must_not_name("src/model", &["crate::scheduler", "crate::engine", "crate::ui"]);
 }

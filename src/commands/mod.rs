@@ -4,6 +4,7 @@ mod ask;
 mod bench;
 mod models;
 mod prompts;
+mod simulate;
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -20,6 +21,7 @@ use crate::text::printable;
 pub use ask::ask;
 pub use bench::{Scenario, bench};
 pub use models::models;
+pub use simulate::simulate;
 
 /// A command ended because the person pressed Ctrl-C: 128 + SIGINT, as shells say it.
 pub const INTERRUPTED: u8 = 130;

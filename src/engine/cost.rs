@@ -1,18 +1,25 @@
 //! What steps cost, as measured while they are made: for the prompt budget that keeps to a target ITL, and for predicting
 //! TTFT.
 //!
-//! A step's time is taken as the time of its decodes alone plus so much for each prompt token. Both are means in which
-//! the newest steps weigh most: they follow contexts that grow, other models, and other programs on the machine.
+//! A step's time is taken as the time of its decodes alone plus so much for each prompt token. The first is a mean in which
+//! the newest steps weigh most, the second the median of the newest: they follow contexts that grow, other models, and
+//! other programs on the machine, and one step that was interrupted changes little.
 
+use std::collections::VecDeque;
 use std::time::Duration;
+
+use super::metrics::push_bounded;
 
 /// Decoding rows that are told apart; more are taken as this many.
 const MOST_ROWS: usize = 256;
 /// Prompt tokens beside decodes as long as nothing has been measured: few, for the first gap must not be a long one.
 const FIRST_GUESS: usize = 8;
-/// How much a new measurement weighs; more when a step took longer than expected, so that a budget is cut at once.
-const WEIGHT: f64 = 0.2;
-const WEIGHT_LONGER: f64 = 0.5;
+/// How much a new measurement weighs.
+const WEIGHT: f64 = 0.1;
+/// Steps with prompts whose cost the next one's is taken from.
+const NEWEST: usize = 7;
+/// A budget grows by this factor from one step to the next at most: the cost of many tokens is guessed from that of few.
+const GROWTH: usize = 2;
 /// What of the target is planned for: steps are not all alike.
 const SHARE: f64 = 0.9;
 
@@ -22,15 +29,23 @@ pub struct Cost {
     target: Option<Duration>,
     /// A step with so many decoding rows and no prompt; 0 where there was none.
     decode: Vec<f64>,
-    /// A prompt token beside decodes.
-    token: Option<f64>,
+    /// A prompt token beside decodes, in the newest steps.
+    token: VecDeque<f64>,
     /// A prompt token in a step without decodes.
-    token_alone: Option<f64>,
+    token_alone: VecDeque<f64>,
+    /// Prompt tokens of the newest step that had both.
+    mixed_tokens: usize,
 }
 
 impl Default for Cost {
     fn default() -> Cost {
-        Cost { target: None, decode: vec![0.0; MOST_ROWS + 1], token: None, token_alone: None }
+        Cost {
+            target: None,
+            decode: vec![0.0; MOST_ROWS + 1],
+            token: VecDeque::new(),
+            token_alone: VecDeque::new(),
+            mixed_tokens: 0,
+        }
     }
 }
 
@@ -48,14 +63,15 @@ impl Cost {
         let took = took.as_secs_f64();
         match (decodes, prompt_tokens) {
             (0, 0) => {}
-            (0, tokens) => mean(&mut self.token_alone, took / tokens as f64),
+            (0, tokens) => push_bounded(&mut self.token_alone, took / tokens as f64, NEWEST),
             (rows, 0) => {
                 let known = &mut self.decode[rows.min(MOST_ROWS)];
                 *known = if *known == 0.0 { took } else { *known + WEIGHT * (took - *known) };
             }
             (rows, tokens) => {
                 if let Some(decode) = self.decode_step(rows) {
-                    mean(&mut self.token, (took - decode).max(0.0) / tokens as f64);
+                    push_bounded(&mut self.token, (took - decode).max(0.0) / tokens as f64, NEWEST);
+                    self.mixed_tokens = tokens;
                 }
             }
         }
@@ -71,24 +87,20 @@ impl Cost {
         Some(self.decode[nearest])
     }
 
-    fn prompt_token(&self) -> Option<f64> {
-        self.token.or(self.token_alone)
-    }
-
     /// Prompt tokens that fit a step with so many decoding rows under the target; None without a target.
     pub fn prefill_budget(&self, rows: usize) -> Option<usize> {
         let target = self.target?.as_secs_f64() * SHARE;
-        let (Some(decode), Some(token)) = (self.decode_step(rows), self.prompt_token()) else { return Some(FIRST_GUESS) };
+        let (Some(decode), Some(token)) = (self.decode_step(rows), median(&self.token)) else { return Some(FIRST_GUESS) };
         let left = (target - decode).max(0.0);
-        // With a token that cost nothing measurable there is no bound to be found here.
-        Some(if token > 0.0 { ((left / token) as usize).max(1) } else { usize::MAX })
+        let most = self.mixed_tokens.max(FIRST_GUESS) * GROWTH;
+        Some(((left / token.max(1e-9)) as usize).clamp(1, most))
     }
 
     /// Seconds from now to the first token of a request. None when nothing has been measured to go by.
     pub fn expected_ttft(&self, queue: &Ahead) -> Option<f64> {
         let decodes = queue.remaining.len();
         let step = self.decode_step(decodes.max(1));
-        let token = self.token_alone.or(self.token)?;
+        let token = median(&self.token_alone).or(median(&self.token))?;
         // Seats come free as answers end; each is taken at once by the next of the queue, for a mean answer.
         let wait_steps = queue.steps_to_a_seat()?;
         let wait = if wait_steps > 0.0 { wait_steps * step? } else { 0.0 };
@@ -134,10 +146,10 @@ impl Ahead {
     }
 }
 
-fn mean(known: &mut Option<f64>, new: f64) {
-    let old = known.unwrap_or(new);
-    let weight = if new > old { WEIGHT_LONGER } else { WEIGHT };
-    *known = Some(old + weight * (new - old));
+fn median(values: &VecDeque<f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.iter().copied().collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
 }
 
 #[cfg(test)]
@@ -156,7 +168,7 @@ mod tests {
         assert_eq!(cost.prefill_budget(4), Some(FIRST_GUESS));
         for _ in 0..50 {
             cost.step(4, 0, ms(8.0));
-            cost.step(4, 10, ms(13.0));
+            cost.step(4, 20, ms(18.0));
         }
         assert_eq!(cost.prefill_budget(4), Some(20), "(20 x 0.9 - 8) / 0.5");
         cost.set_target(Some(ms(5.0)));
@@ -164,16 +176,24 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_took_longer_counts_more_than_one_that_was_shorter() {
-        let (mut up, mut down) = (Cost::default(), Cost::default());
-        for cost in [&mut up, &mut down] {
-            cost.set_target(Some(ms(20.0)));
-            cost.step(4, 0, ms(8.0));
-            cost.step(4, 10, ms(18.0));
+    fn one_step_that_was_interrupted_changes_little_and_a_budget_grows_step_by_step() {
+        let mut cost = Cost::default();
+        cost.set_target(Some(ms(20.0)));
+        cost.step(4, 0, ms(8.0));
+        let mut budgets = Vec::new();
+        for _ in 0..4 {
+            let tokens = cost.prefill_budget(4).unwrap();
+            budgets.push(tokens);
+            cost.step(4, tokens, ms(8.0 + 0.1 * tokens as f64));
         }
-        up.step(4, 10, ms(28.0));
-        down.step(4, 10, ms(8.0));
-        assert_eq!((up.token, down.token), (Some(0.0015), Some(0.0008)));
+        assert_eq!(budgets, [8, 16, 32, 64]);
+        assert_eq!(cost.prefill_budget(4), Some(99));
+        cost.step(4, 99, ms(500.0));
+        assert_eq!(cost.prefill_budget(4), Some(99));
+        for _ in 0..NEWEST {
+            cost.step(4, 50, ms(18.0));
+        }
+        assert_eq!(cost.prefill_budget(4), Some(50), "but what stays is believed");
     }
 
     #[test]

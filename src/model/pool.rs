@@ -274,16 +274,27 @@ impl Pool {
         scratch: &mut [S],
         each: impl Fn(usize, &mut [T], &mut S) + Sync,
     ) -> Result<(), WorkerPanicked> {
-        assert!(scratch.len() >= self.threads(), "a scratch for each thread");
         let parts = Parts::new(data, chunk);
+        // SAFETY: `split_with` gives every index to one thread, once.
+        self.split_with(parts.count, scratch, |index, scratch| each(index, unsafe { parts.get(index) }, scratch))
+    }
+
+    /// Like [`Pool::split`], and every thread has a scratch of its own. `scratch` holds at least one for each thread.
+    ///
+    /// # Errors
+    /// When one panicked.
+    pub fn split_with<S: Send>(
+        &self,
+        count: usize,
+        scratch: &mut [S],
+        each: impl Fn(usize, &mut S) + Sync,
+    ) -> Result<(), WorkerPanicked> {
+        assert!(scratch.len() >= self.threads(), "a scratch for each thread");
         let scratch = Parts::new(scratch, 1);
-        self.share_out(parts.count, 1, |thread, piece| {
+        self.share_out(count, 1, |thread, piece| {
             // SAFETY: a thread's number is used once at a time.
             let scratch = unsafe { scratch.get(thread) };
-            for index in piece {
-                // SAFETY: every index is given to one thread, once.
-                each(index, unsafe { parts.get(index) }, &mut scratch[0]);
-            }
+            piece.for_each(|index| each(index, &mut scratch[0]));
         })
     }
 }

@@ -98,7 +98,7 @@ impl Scheduler {
                 let whole = common / block_size;
                 found.extend_from_slice(&origin.table[found.len()..whole]);
                 start.cached = common;
-                start.copy = (common % block_size > 0).then(|| origin.table[whole]);
+                start.copy = (!common.is_multiple_of(block_size)).then(|| origin.table[whole]);
             }
         }
         let own = blocks_for(sequence.tokens.len(), block_size) - found.len();

@@ -288,9 +288,9 @@ impl Scheduler {
 
     /// Whose blocks are taken next: of several, the one let in last.
     pub(super) fn victim(&self) -> usize {
-        let running = self.running.iter().enumerate();
+        let mut running = self.running.iter().enumerate();
         let victim = match self.limits.policy {
-            Policy::Fcfs => running.last(),
+            Policy::Fcfs => running.next_back(),
             Policy::Priority => running.min_by_key(|(at, sequence)| (sequence.priority, std::cmp::Reverse(*at))),
             Policy::Fair => running.max_by_key(|(at, sequence)| (self.accounts.service(sequence.account), *at)),
         };

@@ -62,6 +62,7 @@ fn help_has_examples() {
     for (args, words) in [
         (&["--help"][..], &["Examples:", "batchroom --model smollm2 --panes 6", "--kv-memory", "Usage:"][..]),
         (&["ask", "--help"], &["Examples:", "--prompts questions.jsonl", "prompt_ids"]),
+        (&["simulate", "--help"], &["Examples:", "poisson:RATE", "--sweep users=10..400", "Kleinrock", "--max-num-seqs [256]"]),
         (&["models", "--help"], &["Example:", "batchroom models pull smollm2"]),
     ] {
         let out = home.run(args).ok();

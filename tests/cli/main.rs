@@ -6,3 +6,4 @@ mod ask;
 mod bench;
 mod config;
 mod models;
+mod simulate;

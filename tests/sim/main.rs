@@ -8,3 +8,4 @@ mod oracle;
 mod random;
 mod scenarios;
 mod shrink;
+mod soak;

@@ -1,11 +1,12 @@
 //! `batchroom bench`: users against step time and tokens per second, on this machine.
 
 mod bandwidth;
+mod calibrate;
 mod measure;
 mod report;
 mod scenario;
 mod subject;
-mod text;
+pub(super) mod text;
 
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
@@ -24,6 +25,8 @@ use report::{Device, Report};
 pub use scenario::Scenario;
 use subject::Subject;
 use text::Style;
+
+pub(super) use calibrate::{Calibration, calibrate};
 
 /// Where the measuring thread is.
 const LOADING: u8 = 0;

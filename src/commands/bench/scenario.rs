@@ -66,7 +66,7 @@ pub enum Line {
     Fair {
         policy: String,
         requests_before: usize,
-        /// Of those, ended when the other user had a first token.
+        /// Of those, ended when the other user's answer of eight tokens had.
         served_before: usize,
         ttft_ms: f64,
     },
@@ -115,13 +115,13 @@ async fn long_prompt(stage: &Stage, line: &mut impl FnMut(Line) -> anyhow::Resul
     let aim = Limits { max_num_batched_tokens: 256.max(CHATS), prefill_chunk: 256, ..unchunked };
     let chunked = Limits { prefill_chunk: 64, ..aim };
     let mut plain = None;
-    for (limits, how) in [(unchunked, "unchunked"), (chunked, "chunks of 64"), (aim, "target")] {
+    for (round, (limits, how)) in [(unchunked, "unchunked"), (chunked, "chunks of 64"), (aim, "target")].into_iter().enumerate() {
         let target = (how == "target")
             .then(|| stage.engine.target_itl.unwrap_or(plain.unwrap_or(Duration::from_millis(10)).mul_f64(TARGET)));
         engine.set_limits(limits);
         engine.set_target_itl(target);
         let how = target.map_or(how.to_owned(), |target| format!("target {:.1} ms", ms(target)));
-        let (found, median) = one_long_prompt(&engine, how, long).await?;
+        let (found, median) = one_long_prompt(&engine, how, long, round * CHATS).await?;
         plain.get_or_insert(median);
         line(found)?;
     }
@@ -129,15 +129,16 @@ async fn long_prompt(stage: &Stage, line: &mut impl FnMut(Line) -> anyhow::Resul
     Ok(())
 }
 
-/// Seven chats, a long prompt in their midst, and what came of their gaps.
-async fn one_long_prompt(engine: &EngineHandle, how: String, long: usize) -> anyhow::Result<(Line, Duration)> {
-    let chats: Vec<_> = (1..CHATS).map(|user| ask(engine, user, tokens(engine, user, PROMPT), ANSWER)).collect();
+/// Seven chats, a long prompt in their midst, and what came of their gaps. Prompts of another `seed` have nothing in common.
+async fn one_long_prompt(engine: &EngineHandle, how: String, long: usize, seed: usize) -> anyhow::Result<(Line, Duration)> {
+    let chats: Vec<_> = (1..CHATS).map(|user| ask(engine, user, tokens(engine, seed + user, PROMPT), ANSWER)).collect();
     let mut chats: Vec<Receiver<Event>> = chats.into_iter().map(|(_, events)| events).collect();
     for events in &mut chats {
         wait_for_tokens(events, BEFORE).await?;
     }
-    let (_, mut events) = ask(engine, 0, tokens(engine, 0, long), 4);
+    let (_, mut events) = ask(engine, 0, tokens(engine, seed, long), 4);
     wait_for_tokens(&mut events, 1).await?;
+    // As it is with seven decoding: at the prompt's last chunk.
     let prefill_budget = engine.snapshots().borrow().prefill_budget;
     let ttft = end(&mut events).await?.ttft.context("it had a token")?;
     let mut medians = Vec::new();
@@ -200,14 +201,26 @@ async fn fair(stage: &Stage, policy: Policy) -> anyhow::Result<Line> {
     const REQUESTS: usize = 20;
     let engine =
         Stage { engine: EngineConfig { policy, ..stage.engine.clone() }, choice: stage.choice.clone(), ..*stage }.open(None)?;
-    let many: Vec<_> = (0..REQUESTS).map(|n| ask(&engine, 1, tokens(&engine, 10 + n, PROMPT), 64).1).collect();
+    let mut many: Vec<_> = (0..REQUESTS).map(|n| ask(&engine, 1, tokens(&engine, 10 + n, PROMPT), 64).1).collect();
+    // When all seats are taken and the rest waits.
+    let mut snapshots = engine.snapshots();
+    let full = |snapshot: &Snapshot| snapshot.running >= snapshot.limits.max_num_seqs || snapshot.totals.finished > 0;
+    snapshots.wait_for(|snapshot| full(snapshot)).await.context("the engine has ended")?;
     let (_, mut events) = ask(&engine, 2, tokens(&engine, 2, PROMPT), 8);
     wait_for_tokens(&mut events, 1).await?;
-    let served_before = engine.snapshots().borrow().totals.finished as usize;
     let ttft = end(&mut events).await?.ttft.context("it had a token")?;
+    let served_before = many.iter_mut().filter_map(ended_before).count();
     drop(many);
     engine.shutdown(Duration::ZERO);
     Ok(Line::Fair { policy: policy.to_string(), requests_before: REQUESTS, served_before, ttft_ms: ms(ttft) })
+}
+
+/// Whether a request has ended already.
+fn ended_before(events: &mut Receiver<Event>) -> Option<Finished> {
+    std::iter::from_fn(|| events.try_recv().ok()).find_map(|event| match event {
+        Event::Finished(finished) => Some(finished),
+        _ => None,
+    })
 }
 
 /// The first snapshot in which a request has its first token.

@@ -26,12 +26,13 @@ impl Style {
         Style { unicode: locale.contains("utf-8") || locale.contains("utf8") }
     }
 
-    fn unknown(self) -> &'static str {
+    /// What stands where a figure is not known.
+    pub fn unknown(self) -> &'static str {
         if self.unicode { "–" } else { "-" }
     }
 
     /// A bar of a share (0 to 1) of the longest, to an eighth of a column where the characters allow it.
-    fn bar(self, share: f64) -> String {
+    pub fn bar(self, share: f64) -> String {
         let eighths = (share.clamp(0.0, 1.0) * (BAR * 8) as f64).round() as usize;
         if !self.unicode {
             return "#".repeat(eighths.div_ceil(8));
@@ -52,13 +53,13 @@ pub fn bytes(value: f64) -> String {
 }
 
 /// `134.5 M`, `7.62 G` (thousand million).
-fn parameters(value: u64) -> String {
+pub fn parameters(value: u64) -> String {
     let value = value as f64;
     if value < 1e9 { format!("{:.1} M", value / 1e6) } else { format!("{:.2} G", value / 1e9) }
 }
 
 /// With more decimals the smaller it is.
-fn figure(value: f64) -> String {
+pub fn figure(value: f64) -> String {
     match value {
         v if !v.is_finite() => "-".into(),
         v if v < 9.995 => format!("{v:.2}"),

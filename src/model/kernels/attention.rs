@@ -1,4 +1,6 @@
-//! Attention of one token over the KV blocks of its sequence.
+//! Attention of one token, or of a few that follow one another, over the KV blocks of their sequence.
+//!
+//! Several tokens share what is loaded and converted; each adds up by itself, in the same order as alone.
 //!
 //! Keys lie 16 positions abreast (`[block][kv head][tile of 16][dimension][16]`), so 16 scores come out of plain
 //! multiply-adds with no sum across lanes. Values lie position after position (`[block][kv head][position][dimension]`).
@@ -139,29 +141,37 @@ impl KvNumber for Code {
     }
 }
 
+/// Tokens of one sequence that are attended to together at most.
+pub const TOKENS: usize = 4;
+
+/// Positions whose values are gone through at a time by several tokens: they stay in the first cache for all of them.
+const STRETCH: usize = 128;
+
 /// A thread's memory for scores, kept from step to step.
 #[derive(Default)]
 pub struct Scratch {
     scores: Vec<f32>,
     sums: Vec<f32>,
+    /// Queries of several tokens, `[token][group][head_dim]`, and what becomes of them.
+    pub(in crate::model) queries: Vec<f32>,
+    pub(in crate::model) out: Vec<f32>,
 }
 
 impl Scratch {
-    /// Makes room for a group's scores over `positions`.
+    /// Makes room for a group's scores over `positions`, of up to [`TOKENS`] tokens.
     pub fn reserve(&mut self, shape: &AttentionShape, positions: usize) {
-        let scores = shape.group * positions.next_multiple_of(LANES);
-        if self.scores.len() < scores {
-            self.scores.resize(scores, 0.0);
-        }
-        let sums = shape.group * shape.value_stride();
-        if self.sums.len() < sums {
-            self.sums.resize(sums, 0.0);
-        }
+        let heads = TOKENS * shape.group;
+        let grow = |numbers: &mut Vec<f32>, len: usize| numbers.resize(numbers.len().max(len), 0.0);
+        grow(&mut self.scores, heads * positions.next_multiple_of(LANES));
+        grow(&mut self.sums, heads * shape.value_stride());
+        grow(&mut self.queries, heads * shape.head_dim);
+        grow(&mut self.out, heads * shape.head_dim);
     }
 }
 
-/// The heads of KV head `head`'s group, for the token at position `count - 1`. `queries` and `out` are
-/// `[group][head_dim]`; the queries are rotated and scaled already. `scratch` has room for `count` positions.
+/// The heads of KV head `head`'s group, for `tokens` tokens (at most [`TOKENS`]), of which the first is at position
+/// `count - 1` and the others follow. `queries` and `out` are `[token][group][head_dim]`; the queries are rotated and scaled
+/// already. `scratch` has room for the last token's positions.
 ///
 /// # Safety
 /// The family's CPU features are there and enabled in the caller.
@@ -172,17 +182,19 @@ pub(super) unsafe fn attend<V: Simd>(
     kv: &KvLayer<'_>,
     table: &[BlockId],
     head: usize,
+    tokens: usize,
     count: usize,
     queries: &[f32],
     scratch: &mut Scratch,
     out: &mut [f32],
 ) {
+    assert!((1..=TOKENS).contains(&tokens) && count > 0);
     // SAFETY: handed on.
     unsafe {
         match kv {
-            KvLayer::F32(pages) => attend_pages::<V, f32>(shape, pages, table, head, count, queries, scratch, out),
-            KvLayer::F16(pages) => attend_pages::<V, Half>(shape, pages, table, head, count, queries, scratch, out),
-            KvLayer::Q8_0(pages) => attend_pages::<V, Code>(shape, pages, table, head, count, queries, scratch, out),
+            KvLayer::F32(pages) => attend_pages::<V, f32>(shape, pages, table, head, tokens, count, queries, scratch, out),
+            KvLayer::F16(pages) => attend_pages::<V, Half>(shape, pages, table, head, tokens, count, queries, scratch, out),
+            KvLayer::Q8_0(pages) => attend_pages::<V, Code>(shape, pages, table, head, tokens, count, queries, scratch, out),
         }
     }
 }
@@ -196,13 +208,18 @@ unsafe fn attend_pages<V: Simd, N: KvNumber>(
     kv: &KvPages<'_, N>,
     table: &[BlockId],
     head: usize,
+    tokens: usize,
     count: usize,
     queries: &[f32],
     scratch: &mut Scratch,
     out: &mut [f32],
 ) {
-    let stride = count.next_multiple_of(LANES);
-    let scores = &mut scratch.scores[..shape.group * stride];
+    // A token's heads and the next one's are alike: each has a row of scores.
+    let heads = tokens * shape.group;
+    let stride = (count + tokens - 1).next_multiple_of(LANES);
+    let scores = &mut scratch.scores[..heads * stride];
+    let sums = &mut scratch.sums[..heads * shape.value_stride()];
+    let queries = &queries[..heads * shape.head_dim];
     let tile_at = |tile: usize| {
         let position = tile * LANES;
         let key = shape.key_at(table[position / shape.block_size], position % shape.block_size, head, N::SCALE);
@@ -211,7 +228,7 @@ unsafe fn attend_pages<V: Simd, N: KvNumber>(
     // SAFETY: the features are the caller's; slices are cut to what is read.
     unsafe {
         let tiles = stride / LANES;
-        let pairs = 2 * shape.group.min(4) <= V::SUMS;
+        let pairs = tokens == 1 && 2 * shape.group.min(4) <= V::SUMS;
         let mut tile = 0;
         while tile < tiles {
             let next = tile_at((tile + if pairs { 2 } else { 1 }).min(tiles - 1));
@@ -224,13 +241,26 @@ unsafe fn attend_pages<V: Simd, N: KvNumber>(
             }
         }
         scale(shape, kv.keys, table, scores, stride, |block, slot| shape.key_scale_at(block, slot, head, N::SCALE));
-        for scores in scores.chunks_exact_mut(stride) {
-            softmax(scores, count);
+        for (row, scores) in scores.chunks_exact_mut(stride).enumerate() {
+            softmax(scores, count + row / shape.group);
         }
         scale(shape, kv.values, table, scores, stride, |block, slot| shape.value_scale_at(block, slot, head, N::SCALE));
-        weigh_heads::<V, N>(shape, kv, table, head, count, scores, stride, &mut scratch.sums);
+        sums.fill(0.0);
+        let pages = |from, to| Pages { shape, values: kv.values, table, head, from, to };
+        // What all of them see; in stretches when there are several.
+        let stretch = if tokens == 1 { count } else { STRETCH };
+        for from in (0..count).step_by(stretch) {
+            weigh_heads::<V, N>(&pages(from, count.min(from + stretch)), scores, stride, sums);
+        }
+        // And what only the later ones see.
+        for token in 1..tokens {
+            let rows = token * shape.group..(token + 1) * shape.group;
+            let scores = &scores[rows.start * stride..rows.end * stride];
+            let sums = &mut sums[rows.start * shape.value_stride()..rows.end * shape.value_stride()];
+            weigh_heads::<V, N>(&pages(count, count + token), scores, stride, sums);
+        }
     }
-    for (out, sums) in out.chunks_exact_mut(shape.head_dim).zip(scratch.sums.chunks_exact(shape.value_stride())) {
+    for (out, sums) in out.chunks_exact_mut(shape.head_dim).zip(sums.chunks_exact(shape.value_stride())) {
         out.copy_from_slice(&sums[..shape.head_dim]);
     }
 }
@@ -263,7 +293,8 @@ fn scale<N: KvNumber>(
     }
 }
 
-/// Scores of `TILES` times 16 positions, for all heads of the group, up to four heads at a time.
+/// Scores of `TILES` times 16 positions, for all heads that there are queries of: up to four heads at a time, or twelve of
+/// one tile where there are registers for them.
 ///
 /// # Safety
 /// The family's CPU features are there and enabled in the caller.
@@ -277,14 +308,21 @@ unsafe fn score_heads<V: Simd, N: KvNumber, const TILES: usize>(
     stride: usize,
     tile: usize,
 ) {
+    let all = queries.len() / shape.head_dim;
     let mut head = 0;
-    while head < shape.group {
-        let heads = (shape.group - head).min(4);
+    while head < all {
+        let heads = match all - head {
+            12.. if TILES == 1 && V::SUMS >= 12 => 12,
+            6.. if TILES == 1 && V::SUMS >= 6 => 6,
+            left => left.min(4),
+        };
         let queries = &queries[head * shape.head_dim..][..heads * shape.head_dim];
         let scores = &mut scores[head * stride..][..heads * stride];
         // SAFETY: the features are the caller's.
         unsafe {
             match heads {
+                12 => score::<V, N, TILES, 12>(keys, next, queries, scores, stride, tile),
+                6 => score::<V, N, TILES, 6>(keys, next, queries, scores, stride, tile),
                 1 => score::<V, N, TILES, 1>(keys, next, queries, scores, stride, tile),
                 2 => score::<V, N, TILES, 2>(keys, next, queries, scores, stride, tile),
                 3 => score::<V, N, TILES, 3>(keys, next, queries, scores, stride, tile),
@@ -361,30 +399,23 @@ fn softmax(scores: &mut [f32], count: usize) {
     }
 }
 
-/// The weighted sums of values, for all heads of the group: up to four heads by four vectors at a time, as many as the
-/// family has registers for.
+/// Adds the weighted values of these positions to the sums, for all heads that there are scores of: up to four heads by four
+/// vectors at a time, or twelve heads by one, as many as the family has registers for.
 ///
 /// # Safety
 /// The family's CPU features are there and enabled in the caller.
 #[inline(always)]
-#[allow(clippy::too_many_arguments)]
-unsafe fn weigh_heads<V: Simd, N: KvNumber>(
-    shape: &AttentionShape,
-    kv: &KvPages<'_, N>,
-    table: &[BlockId],
-    head: usize,
-    count: usize,
-    scores: &[f32],
-    stride: usize,
-    sums: &mut [f32],
-) {
-    let vectors = shape.value_stride() / LANES;
-    let pages = Pages { shape, values: kv.values, table, head, count };
+unsafe fn weigh_heads<V: Simd, N: KvNumber>(pages: &Pages<'_, N>, scores: &[f32], stride: usize, sums: &mut [f32]) {
+    let step = pages.shape.value_stride();
+    let (all, vectors) = (scores.len() / stride, step / LANES);
     let mut first = 0;
-    while first < shape.group {
-        let heads = (shape.group - first).min(4);
+    while first < all {
+        let heads = match all - first {
+            12.. if V::SUMS >= 12 => 12,
+            left => left.min(4),
+        };
         let scores = &scores[first * stride..][..heads * stride];
-        let sums = &mut sums[first * shape.value_stride()..][..heads * shape.value_stride()];
+        let sums = &mut sums[first * step..][..heads * step];
         let mut vector = 0;
         while vector < vectors {
             let wide = match (vectors - vector).min(V::SUMS / heads) {
@@ -395,18 +426,19 @@ unsafe fn weigh_heads<V: Simd, N: KvNumber>(
             // SAFETY: the features are the caller's.
             unsafe {
                 match (heads, wide) {
-                    (1, 1) => weigh::<V, N, 1, 1>(&pages, scores, stride, vector, sums),
-                    (1, 2) => weigh::<V, N, 1, 2>(&pages, scores, stride, vector, sums),
-                    (1, _) => weigh::<V, N, 1, 4>(&pages, scores, stride, vector, sums),
-                    (2, 1) => weigh::<V, N, 2, 1>(&pages, scores, stride, vector, sums),
-                    (2, 2) => weigh::<V, N, 2, 2>(&pages, scores, stride, vector, sums),
-                    (2, _) => weigh::<V, N, 2, 4>(&pages, scores, stride, vector, sums),
-                    (3, 1) => weigh::<V, N, 3, 1>(&pages, scores, stride, vector, sums),
-                    (3, 2) => weigh::<V, N, 3, 2>(&pages, scores, stride, vector, sums),
-                    (3, _) => weigh::<V, N, 3, 4>(&pages, scores, stride, vector, sums),
-                    (_, 1) => weigh::<V, N, 4, 1>(&pages, scores, stride, vector, sums),
-                    (_, 2) => weigh::<V, N, 4, 2>(&pages, scores, stride, vector, sums),
-                    (_, _) => weigh::<V, N, 4, 4>(&pages, scores, stride, vector, sums),
+                    (12, _) => weigh::<V, N, 12, 1>(pages, scores, stride, vector, sums),
+                    (1, 1) => weigh::<V, N, 1, 1>(pages, scores, stride, vector, sums),
+                    (1, 2) => weigh::<V, N, 1, 2>(pages, scores, stride, vector, sums),
+                    (1, _) => weigh::<V, N, 1, 4>(pages, scores, stride, vector, sums),
+                    (2, 1) => weigh::<V, N, 2, 1>(pages, scores, stride, vector, sums),
+                    (2, 2) => weigh::<V, N, 2, 2>(pages, scores, stride, vector, sums),
+                    (2, _) => weigh::<V, N, 2, 4>(pages, scores, stride, vector, sums),
+                    (3, 1) => weigh::<V, N, 3, 1>(pages, scores, stride, vector, sums),
+                    (3, 2) => weigh::<V, N, 3, 2>(pages, scores, stride, vector, sums),
+                    (3, _) => weigh::<V, N, 3, 4>(pages, scores, stride, vector, sums),
+                    (_, 1) => weigh::<V, N, 4, 1>(pages, scores, stride, vector, sums),
+                    (_, 2) => weigh::<V, N, 4, 2>(pages, scores, stride, vector, sums),
+                    (_, _) => weigh::<V, N, 4, 4>(pages, scores, stride, vector, sums),
                 }
             }
             vector += wide;
@@ -415,16 +447,17 @@ unsafe fn weigh_heads<V: Simd, N: KvNumber>(
     }
 }
 
-/// The values of one KV head of one sequence.
+/// The values of one KV head of one sequence, in positions `from..to`.
 struct Pages<'a, N> {
     shape: &'a AttentionShape,
     values: &'a [N],
     table: &'a [BlockId],
     head: usize,
-    count: usize,
+    from: usize,
+    to: usize,
 }
 
-/// `WIDE` vectors of the weighted sums of `HEADS` heads, in registers.
+/// Adds to `WIDE` vectors of the weighted sums of `HEADS` heads, in registers.
 ///
 /// # Safety
 /// The family's CPU features are there and enabled in the caller.
@@ -438,22 +471,21 @@ unsafe fn weigh<V: Simd, N: KvNumber, const HEADS: usize, const WIDE: usize>(
 ) {
     let step = pages.shape.value_stride();
     let size = pages.shape.block_size;
-    assert!(scores.len() >= HEADS * stride && pages.count <= stride);
+    assert!(scores.len() >= HEADS * stride && pages.to <= stride);
     assert!(out.len() >= HEADS * step && (vector + WIDE) * LANES <= step);
     // SAFETY: just checked, and each block's slice is cut to what is read; the features are the caller's.
     unsafe {
-        let mut sums = [[V::splat(0.0); WIDE]; HEADS];
-        for (index, block) in pages.table.iter().enumerate() {
+        let place = |head: usize, wide: usize| head * step + (vector + wide) * LANES;
+        let mut sums: [[V; WIDE]; HEADS] =
+            std::array::from_fn(|head| std::array::from_fn(|wide| V::load(out.as_ptr().add(place(head, wide)))));
+        for index in pages.from / size..pages.to.div_ceil(size) {
             let begin = index * size;
-            if begin >= pages.count {
-                break;
-            }
-            let positions = size.min(pages.count - begin);
-            let values = &pages.values[pages.shape.value_at(*block, 0, pages.head, N::SCALE)..][..positions * step];
+            let (first, end) = (pages.from.saturating_sub(begin), size.min(pages.to - begin));
             let at = |block: &BlockId| pages.shape.value_at(*block, 0, pages.head, N::SCALE);
+            let values = &pages.values[at(&pages.table[index])..][..end * step];
             let next = pages.table.get(index + 1);
             let next = next.map_or(values.as_ptr(), |next| pages.values.as_ptr().wrapping_add(at(next)));
-            for slot in 0..positions {
+            for slot in first..end {
                 let from = values.as_ptr().add(slot * step + vector * LANES);
                 for wide in 0..WIDE {
                     if (wide * LANES * size_of::<N>()).is_multiple_of(LINE) {
@@ -469,7 +501,7 @@ unsafe fn weigh<V: Simd, N: KvNumber, const HEADS: usize, const WIDE: usize>(
         }
         for (head, sums) in sums.into_iter().enumerate() {
             for (wide, sum) in sums.into_iter().enumerate() {
-                sum.store(out.as_mut_ptr().add(head * step + (vector + wide) * LANES));
+                sum.store(out.as_mut_ptr().add(place(head, wide)));
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Whole multiplications: panels shared out over the threads, each read once for all rows.
 
+use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::super::pool::{Pool, WorkerPanicked};
@@ -94,37 +95,51 @@ impl Activations {
         Ok(())
     }
 
-    /// What `make` writes: it is called for each `part` of each row of `x`, in order of index, and makes it whole. Where
-    /// parts are whole groups, whoever made one quantizes it at once, and threads need not meet in between.
+    /// What `make` writes: it is called with each of `tiles`, ranges of rows of `x` that have every row once, and with each
+    /// part of those rows, `part` numbers long, and makes these whole. Where parts are whole groups, whoever made one
+    /// quantizes it at once, and threads need not meet in between.
     ///
     /// # Errors
     /// When a thread panicked.
     ///
     /// # Panics
     /// When rows are no whole number of parts.
+    #[allow(clippy::too_many_arguments)]
     pub fn made<S: Send>(
         &mut self,
         pool: &Pool,
         kernels: Kernels,
         x: &mut [f32],
         part: usize,
+        tiles: &[Range<usize>],
         scratch: &mut [S],
-        make: impl Fn(usize, &mut [f32], &mut S) + Sync,
+        make: impl Fn(&Range<usize>, usize, &mut TileOut<'_>, &mut S) + Sync,
     ) -> Result<(), WorkerPanicked> {
         assert!(self.k.is_multiple_of(part) && x.len() == self.rows * self.k, "whole rows of whole parts");
-        if !self.quantized || !part.is_multiple_of(GROUP) {
-            pool.chunks_with(x, part, scratch, make)?;
+        let disjoint =
+            tiles.windows(2).all(|pair| pair[0].end == pair[1].start) && tiles.iter().all(|tile| tile.start <= tile.end);
+        assert!(
+            disjoint && tiles.first().is_none_or(|tile| tile.start == 0) && tiles.last().is_none_or(|tile| tile.end == self.rows)
+        );
+        let at_once = self.quantized && part.is_multiple_of(GROUP);
+        let (rows, k, of, parts, each) = (self.rows, self.k, self.k / GROUP, self.k / part, part / GROUP);
+        let groups = ActTarget::new(&mut self.groups);
+        let target = Target(x.as_mut_ptr());
+        pool.split_with(tiles.len() * parts, scratch, |index, scratch| {
+            let (tile, number) = (&tiles[index / parts], index % parts);
+            let mut out =
+                TileOut { first: target.at(tile.start * k + number * part), rows: tile.len(), stride: k, part, of: PhantomData };
+            make(tile, number, &mut out, scratch);
+            for row in tile.clone().filter(|_| at_once) {
+                let first = number * each;
+                // SAFETY: every part is one thread's.
+                let to = unsafe { groups.row(rows, row, first..first + each, of) };
+                kernels.quantize_row(out.row(row - tile.start), to);
+            }
+        })?;
+        if !at_once {
             return self.fill(pool, kernels, x);
         }
-        let (rows, of, parts, each) = (self.rows, self.k / GROUP, self.k / part, part / GROUP);
-        let groups = ActTarget::new(&mut self.groups);
-        pool.chunks_with(x, part, scratch, |index, out, scratch| {
-            make(index, out, scratch);
-            let (row, first) = (index / parts, index % parts * each);
-            // SAFETY: every part is one thread's.
-            let to = unsafe { groups.row(rows, row, first..first + each, of) };
-            kernels.quantize_row(out, to);
-        })?;
         if self.floating {
             self.floats.copy_from_slice(x);
         }
@@ -140,6 +155,24 @@ impl Activations {
             assert!(self.quantized && self.groups.len() == self.rows * (self.k / GROUP));
             Inputs::Quantized(&self.groups)
         }
+    }
+}
+
+/// The same part of rows that follow one another.
+pub struct TileOut<'a> {
+    first: *mut f32,
+    rows: usize,
+    stride: usize,
+    part: usize,
+    of: PhantomData<&'a mut f32>,
+}
+
+impl TileOut<'_> {
+    /// The part of one of the rows, from 0.
+    pub fn row(&mut self, row: usize) -> &mut [f32] {
+        assert!(row < self.rows);
+        // SAFETY: `made` gives every part of every row to one thread, and the rows are whole.
+        unsafe { std::slice::from_raw_parts_mut(self.first.add(row * self.stride), self.part) }
     }
 }
 

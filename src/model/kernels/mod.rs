@@ -32,7 +32,7 @@ use std::str::FromStr;
 
 pub use activation::ActGroup;
 pub use ahead::Ahead;
-pub use attention::{AttentionShape, Code, Half, KvLayer, KvPages, Scratch as AttentionScratch};
+pub use attention::{AttentionShape, Code, Half, KvLayer, KvPages, Scratch as AttentionScratch, TOKENS};
 pub use buffer::{Buffer, OutOfMemory};
 pub use kv::{KvCache, KvType, KvWriter, Slot, UnknownKvType};
 pub use layout::{GROUP, Layout, PANEL, SUPPORTED_TYPES};
@@ -264,7 +264,8 @@ for_each_family! {
     pub fn code_scale(x: &[f32], scale: &mut CodeScale) = vector::code_scale, plain;
     /// 8-bit codes, rounded to the nearest, ties to even. `scale` is that of a vector of which `x` is a part.
     pub fn to_codes(x: &[f32], scale: CodeScale, out: &mut [i8]) = vector::to_codes, plain;
-    /// The heads of one KV head's group, for one token: softmax(q K) V over positions `0..count`.
-    pub fn attend(shape: &AttentionShape, kv: &KvLayer<'_>, table: &[crate::batch::BlockId], head: usize, count: usize,
+    /// The heads of one KV head's group, for a few tokens that follow one another: softmax(q K) V over positions `0..count`
+    /// for the first, one more for each other.
+    pub fn attend(shape: &AttentionShape, kv: &KvLayer<'_>, table: &[crate::batch::BlockId], head: usize, tokens: usize, count: usize,
         queries: &[f32], scratch: &mut AttentionScratch, out: &mut [f32]) = attention::attend, simd;
 }

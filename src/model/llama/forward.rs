@@ -1,5 +1,7 @@
 //! One forward pass.
 
+use std::ops::Range;
+
 use crate::batch::Batch;
 
 use super::super::error::ModelError;
@@ -52,7 +54,7 @@ impl Llama {
         buffers.prepare(config, pool, kv, &plan.tokens)?;
         buffers.find_pages(batch, kv, plan.tokens.len());
         resize(&mut buffers.logits, plan.wanted.len() * config.vocab)?;
-        let step = Step { config, weights, kernels: *kernels, pool, batch, tokens: &plan.tokens };
+        let step = Step { config, weights, kernels: *kernels, pool, batch, tokens: &plan.tokens, tiles: &plan.tiles };
         buffers.watch.start();
         step.begin(buffers)?;
         buffers.watch.lap(StepPart::Begin);
@@ -110,6 +112,8 @@ struct Step<'a> {
     pool: &'a Pool,
     batch: &'a Batch,
     tokens: &'a [Token],
+    /// Tokens of one sequence that follow one another, a few at a time.
+    tiles: &'a [Range<usize>],
 }
 
 impl Step<'_> {
@@ -161,12 +165,24 @@ impl Step<'_> {
         let (layer_kv, shape) = (kv.layer(index), kv.shape());
         let group = shape.group * dim;
         inputs.shape(tokens.len(), heads * dim, [&layer.output]);
-        inputs.made(pool, kernels, attended, group, scratch, |task, out, scratch| {
-            let (index, head) = (task / kv_heads, task % kv_heads);
-            let token = &tokens[index];
-            let table = self.batch.row_blocks(&self.batch.rows[token.row]);
-            let queries = &qkv[index * width + head * group..][..group];
-            kernels.attend(shape, &layer_kv, table, head, token.position + 1, queries, scratch, out);
+        inputs.made(pool, kernels, attended, group, self.tiles, scratch, |tile, head, out, scratch| {
+            let token = &tokens[tile.start];
+            let (table, count) = (self.batch.row_blocks(&self.batch.rows[token.row]), token.position + 1);
+            let queries = |index: usize| &qkv[index * width + head * group..][..group];
+            if tile.len() == 1 {
+                let (queries, out) = (queries(tile.start), out.row(0));
+                return kernels.attend(shape, &layer_kv, table, head, 1, count, queries, scratch, out);
+            }
+            // Several tokens' queries lie together while they are at work, and so does what comes of them.
+            let (mut together, mut found) = (std::mem::take(&mut scratch.queries), std::mem::take(&mut scratch.out));
+            for (index, queries) in tile.clone().map(queries).enumerate() {
+                together[index * group..][..group].copy_from_slice(queries);
+            }
+            kernels.attend(shape, &layer_kv, table, head, tile.len(), count, &together, scratch, &mut found);
+            for index in 0..tile.len() {
+                out.row(index).copy_from_slice(&found[index * group..][..group]);
+            }
+            (scratch.queries, scratch.out) = (together, found);
         })?;
         watch.lap(StepPart::Attention);
 

@@ -1,9 +1,11 @@
 //! A batch, checked: what each of its tokens is, where it stands, and where its keys and values go.
 
+use std::ops::Range;
+
 use crate::batch::{Batch, BlockCopy, Row};
 
 use super::super::error::ModelError;
-use super::super::kernels::Slot;
+use super::super::kernels::{Slot, TOKENS};
 use super::config::LlamaConfig;
 
 /// The pages of a KV memory, for a batch to be held against.
@@ -56,6 +58,8 @@ pub(in crate::model) struct Token {
 #[derive(Default)]
 pub(in crate::model) struct StepPlan {
     pub tokens: Vec<Token>,
+    /// Tokens of one row, as many at a time as are attended to together; all tokens in order.
+    pub tiles: Vec<Range<usize>>,
     /// Indices of the tokens whose logits are wanted.
     pub wanted: Vec<usize>,
     /// For each slot of the cache, the last step that wrote it.
@@ -73,6 +77,7 @@ impl StepPlan {
         pages.check_copies(&batch.copies)?;
         self.tokens.clear();
         self.wanted.clear();
+        self.tiles.clear();
         self.written.resize(pages.slots(), 0);
         self.step = self.step.checked_add(1).unwrap_or_else(|| {
             self.written.fill(0);
@@ -82,6 +87,7 @@ impl StepPlan {
             self.add_row(batch, index, row, config, pages)
                 .map_err(|what| ModelError::BadBatch(format!("row {index} ({}) {what}", row.id)))?;
             let (first, end) = (self.tokens.len() - row.len(), self.tokens.len());
+            self.tiles.extend((first..end).step_by(TOKENS).map(|from| from..end.min(from + TOKENS)));
             match (all, row.samples) {
                 (true, _) => self.wanted.extend(first..end),
                 (false, true) => self.wanted.push(end - 1),

@@ -11,6 +11,7 @@ use super::super::shapes::Shape;
 use super::LlamaConfig;
 use super::contents::plain_frequencies;
 use super::weights::{Rest, Weights};
+use crate::random::{SplitMix64, mix};
 
 /// A synthetic model that cannot be.
 #[derive(Debug, thiserror::Error)]
@@ -153,7 +154,7 @@ struct Draw {
 
 impl Draw {
     fn rows(&self, first: usize, out: &mut [u8]) {
-        let mut random = Random(mix(self.seed ^ first as u64));
+        let mut random = SplitMix64(mix(self.seed ^ first as u64));
         match self.ggml_type {
             GgmlType::F32 => self.floats(out, &mut random, f32::to_le_bytes),
             GgmlType::F16 => self.floats(out, &mut random, |value| half::f16::from_f32(value).to_le_bytes()),
@@ -162,13 +163,13 @@ impl Draw {
         }
     }
 
-    fn floats<const BYTES: usize>(&self, out: &mut [u8], random: &mut Random, bytes: impl Fn(f32) -> [u8; BYTES]) {
+    fn floats<const BYTES: usize>(&self, out: &mut [u8], random: &mut SplitMix64, bytes: impl Fn(f32) -> [u8; BYTES]) {
         for to in out.as_chunks_mut::<BYTES>().0 {
             *to = bytes(self.scale * random.signed());
         }
     }
 
-    fn blocks(&self, out: &mut [u8], random: &mut Random) {
+    fn blocks(&self, out: &mut [u8], random: &mut SplitMix64) {
         for to in out.chunks_mut(8) {
             to.copy_from_slice(&random.bits().to_le_bytes()[..to.len()]);
         }
@@ -182,28 +183,6 @@ impl Draw {
             }
         }
     }
-}
-
-/// splitmix64 (Steele, Lea, Flood 2014).
-struct Random(u64);
-
-impl Random {
-    fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// From -1 to 1.
-    fn signed(&mut self) -> f32 {
-        (self.bits() >> 40) as f32 * (2.0 / (1u64 << 24) as f32) - 1.0
-    }
-}
-
-fn mix(value: u64) -> u64 {
-    Random(value).bits()
 }
 
 #[cfg(test)]
