@@ -12,8 +12,9 @@ use super::metrics::push_bounded;
 
 /// Decoding rows that are told apart; more are taken as this many.
 const MOST_ROWS: usize = 256;
-/// Prompt tokens beside decodes as long as nothing has been measured: few, for the first gap must not be a long one.
-const FIRST_GUESS: usize = 8;
+/// Prompt tokens beside decodes as long as nothing has been measured, and at least: few, for the first gap must not be a
+/// long one; and not fewer, or a machine whose decodes alone are over the target would hardly ever be done with a prompt.
+const FEW: usize = 16;
 /// How much a new measurement weighs.
 const WEIGHT: f64 = 0.1;
 /// Steps with prompts whose cost the next one's is taken from.
@@ -90,10 +91,10 @@ impl Cost {
     /// Prompt tokens that fit a step with so many decoding rows under the target; None without a target.
     pub fn prefill_budget(&self, rows: usize) -> Option<usize> {
         let target = self.target?.as_secs_f64() * SHARE;
-        let (Some(decode), Some(token)) = (self.decode_step(rows), median(&self.token)) else { return Some(FIRST_GUESS) };
+        let (Some(decode), Some(token)) = (self.decode_step(rows), median(&self.token)) else { return Some(FEW) };
         let left = (target - decode).max(0.0);
-        let most = self.mixed_tokens.max(FIRST_GUESS) * GROWTH;
-        Some(((left / token.max(1e-9)) as usize).clamp(1, most))
+        let most = self.mixed_tokens.max(FEW) * GROWTH;
+        Some(((left / token.max(1e-9)) as usize).clamp(FEW, most))
     }
 
     /// Seconds from now to the first token of a request. None when nothing has been measured to go by.
@@ -165,14 +166,14 @@ mod tests {
         let mut cost = Cost::default();
         assert_eq!(cost.prefill_budget(4), None, "no target, no budget");
         cost.set_target(Some(ms(20.0)));
-        assert_eq!(cost.prefill_budget(4), Some(FIRST_GUESS));
+        assert_eq!(cost.prefill_budget(4), Some(FEW));
         for _ in 0..50 {
             cost.step(4, 0, ms(8.0));
             cost.step(4, 20, ms(18.0));
         }
         assert_eq!(cost.prefill_budget(4), Some(20), "(20 x 0.9 - 8) / 0.5");
         cost.set_target(Some(ms(5.0)));
-        assert_eq!(cost.prefill_budget(4), Some(1), "prompts go on even when decodes alone are over it");
+        assert_eq!(cost.prefill_budget(4), Some(FEW), "prompts go on even when decodes alone are over it");
     }
 
     #[test]
@@ -186,10 +187,9 @@ mod tests {
             budgets.push(tokens);
             cost.step(4, tokens, ms(8.0 + 0.1 * tokens as f64));
         }
-        assert_eq!(budgets, [8, 16, 32, 64]);
-        assert_eq!(cost.prefill_budget(4), Some(99));
-        cost.step(4, 99, ms(500.0));
-        assert_eq!(cost.prefill_budget(4), Some(99));
+        assert_eq!(budgets, [16, 32, 64, 100]);
+        cost.step(4, 100, ms(500.0));
+        assert_eq!(cost.prefill_budget(4), Some(100));
         for _ in 0..NEWEST {
             cost.step(4, 50, ms(18.0));
         }

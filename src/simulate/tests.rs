@@ -183,3 +183,17 @@ fn documents_count_37_chats_with_16_bits_and_83_with_4() {
         assert_eq!((figures.completed, figures.generated_tokens), (200, 3200));
     }
 }
+
+#[test]
+fn a_shared_prefix_is_computed_once_where_it_is_cached() {
+    let mut agents = setup(Workload { shared_prefix: 64, ..workload("bursts:1@20", "80", "3", 10) });
+    agents.limits.prefix_cache = true;
+    let figures = run(agents.clone());
+    // Nine find the prefix's four blocks; the rest of each prompt is its own.
+    assert_eq!((figures.cached_tokens, figures.prefill_tokens), (9 * 64, 800 - 9 * 64));
+    agents.workload.shared_prefix = 0;
+    assert_eq!(run(agents.clone()).cached_tokens, 0, "prompts have nothing in common by chance");
+    agents.workload.shared_prefix = 64;
+    agents.limits.prefix_cache = false;
+    assert_eq!(run(agents).cached_tokens, 0);
+}

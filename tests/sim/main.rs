@@ -1,6 +1,7 @@
 //! The scheduler and the block manager under load, without a model and without a clock.
 
 mod acts;
+mod checked;
 mod checks;
 mod harness;
 mod model;

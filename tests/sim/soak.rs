@@ -3,10 +3,10 @@
 
 use batchroom::model::shapes::Shape;
 use batchroom::random::SplitMix64;
-use batchroom::scheduler::Limits;
+use batchroom::scheduler::{Limits, Mode, Policy};
 use batchroom::simulate::{CostModel, Figures, Hardware, KvFormat, Load, ModelCost, Setup, Simulation, Workload, nanoseconds};
 
-use crate::checks::Checked;
+use crate::checked::Checked;
 
 const STEPS: u64 = 200_000;
 
@@ -22,7 +22,9 @@ fn setup(seed: u64) -> Setup {
         max_model_len: range(50, 400),
         max_waiting: range(1, 40),
         watermark: range(0, 4),
-        ..Limits::default()
+        policy: [Policy::Fcfs, Policy::Fair, Policy::Priority][range(0, 2)],
+        mode: [Mode::Continuous, Mode::Static][usize::from(range(0, 4) == 0)],
+        prefix_cache: range(0, 1) == 1,
     };
     let (num_blocks, rate) = (range(8, 120), range(1, 40));
     let law = match range(0, 4) {
