@@ -3,19 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 
 use batchroom::batch::{Batch, BlockId, RequestId, UserId};
-use batchroom::scheduler::{Policy, Refused, Scheduler, Stage, TakenBy, Waiting, blocks_for};
+use batchroom::scheduler::{Policy, Refused, Stage, TakenBy, Waiting, blocks_for};
 
 use crate::harness::{Room, Story};
 use crate::model::alone;
 
-/// What must be true of a scheduler, whoever drives it.
-pub struct Checked<'a> {
-    pub scheduler: &'a Scheduler,
-    /// Tables of blocks that are lent.
-    pub lent: &'a [Vec<BlockId>],
-}
-
-impl Checked<'_> {
+impl Room {
     pub fn check(&self) {
         self.check_blocks();
         self.check_running();
@@ -29,18 +22,15 @@ impl Checked<'_> {
         assert_eq!(counts.used + counts.cached + counts.free, blocks.total());
         assert!(blocks.total() <= blocks.capacity());
         let mut holders = vec![0; blocks.capacity()];
-        let tables = self.scheduler.running().iter().map(|sequence| &sequence.table).chain(self.lent);
+        let tables = self.scheduler.running().iter().map(|sequence| &sequence.table).chain(&self.borrowed);
         tables.flatten().for_each(|block| holders[block.0 as usize] += 1);
         for (block, holders) in holders.iter().enumerate() {
             assert_eq!(blocks.references(BlockId(block as u32)), *holders, "references are the tables that hold block {block}");
         }
         assert_eq!(counts.used, holders.iter().filter(|holders| **holders > 0).count());
-        let mut next = 0;
-        for block in blocks.next_blocks() {
-            assert_eq!(holders[block.0 as usize], 0, "what is handed out next is nobody's");
-            next += 1;
-        }
-        assert_eq!(next, counts.free + counts.cached);
+        let next: Vec<BlockId> = blocks.next_blocks().collect();
+        assert_eq!(next.len(), counts.free + counts.cached);
+        assert!(next.iter().all(|block| holders[block.0 as usize] == 0), "what is handed out next is nobody's");
         assert!(self.scheduler.limits().prefix_cache || counts.cached == 0, "without a cache nothing is kept");
     }
 
@@ -52,20 +42,34 @@ impl Checked<'_> {
             assert!(sequence.table.len() <= blocks_for(sequence.tokens.len(), size), "nobody holds more than it needs");
             assert!(sequence.remaining() > 0 && sequence.stage == Stage::Running);
             assert!(sequence.tokens.len() < self.scheduler.blocks().total() * size, "there is room for its next token");
+            let story = &self.stories[&sequence.id.0];
+            assert!(story.is_live() && story.tokens().eq(sequence.tokens.iter().copied()));
         }
     }
 
     fn check_waiting(&self) {
+        let mut preempted = 0;
         for sequence in self.scheduler.waiting() {
             assert!(sequence.table.is_empty() && sequence.num_computed == 0 && sequence.stage != Stage::Running);
+            let story = &self.stories[&sequence.id.0];
+            assert!(story.is_live() && story.tokens().eq(sequence.tokens.iter().copied()), "who waits keeps its text");
+            assert_eq!(sequence.stage == Stage::Preempted, story.admitted_step.is_some());
+            preempted += usize::from(sequence.stage == Stage::Preempted);
+        }
+        let live = self.stories.values().filter(|story| story.is_live()).count();
+        assert_eq!(live, self.scheduler.running().len() + self.scheduler.num_waiting());
+        assert!(preempted <= self.scheduler.num_waiting());
+        if self.in_order {
+            let live = self.scheduler.running().iter().chain(self.scheduler.waiting());
+            let order: Vec<RequestId> = live.map(|sequence| sequence.id).collect();
+            assert!(order.is_sorted(), "first come, first served: {order:?}");
         }
         if self.scheduler.limits().policy == Policy::Priority {
             assert!(self.scheduler.waiting().map(|sequence| -sequence.priority).is_sorted(), "the highest priority first");
         }
     }
 
-    /// Of a batch that has not been committed yet.
-    pub fn check_batch(&self, batch: &Batch) {
+    pub fn check_batch(&mut self, batch: &Batch) {
         let limits = *self.scheduler.limits();
         assert!(batch.tokens.len() <= limits.max_num_batched_tokens, "token budget");
         assert!(batch.rows.len() <= limits.max_num_seqs, "seats");
@@ -86,26 +90,22 @@ impl Checked<'_> {
             assert!(self.scheduler.blocks().references(copy.from) > 0, "and somebody holds what it is made of");
             assert!(written.contains_key(&copy.to), "it is made in the step that writes in it");
         }
-        self.check_decodes(batch, |id| rows.contains_key(&id));
-        let live = self.scheduler.running().iter().chain(self.scheduler.waiting()).map(|sequence| sequence.id);
-        self.check_reasons(live.filter(|id| !rows.contains_key(id)).collect());
-    }
-
-    /// Decodes never wait, and prompts take what they leave.
-    fn check_decodes(&self, batch: &Batch, has_row: impl Fn(RequestId) -> bool) {
+        // Decodes never wait, and prompts take what they leave.
         let admitted = |id: RequestId| self.scheduler.decisions().admitted.iter().any(|admission| admission.id == id);
         let decoding = self.scheduler.running().iter().filter(|sequence| sequence.is_decoding() && !admitted(sequence.id));
         let mut decodes = 0;
         for sequence in decoding {
-            assert!(has_row(sequence.id), "{} decodes and was left out", sequence.id);
+            assert!(rows.contains_key(&sequence.id), "{} decodes and was left out", sequence.id);
             decodes += 1;
         }
         let prompts = batch.tokens.len() - decodes;
         assert!(decodes == 0 || prompts <= self.scheduler.prefill_budget(), "prompts keep to their budget");
+        let without = self.scheduler.running().iter().chain(self.scheduler.waiting()).map(|sequence| sequence.id);
+        self.check_reasons(without.filter(|id| !rows.contains_key(id)).collect());
     }
 
     /// Who got nothing knows why, and nobody else.
-    fn check_reasons(&self, without: Vec<RequestId>) {
+    fn check_reasons(&mut self, without: Vec<RequestId>) {
         let reasons = self.scheduler.reasons();
         let explained: Vec<RequestId> = reasons.iter().map(|(sequence, _)| sequence.id).collect();
         assert_eq!(explained, without, "who got nothing knows why, and nobody else");
@@ -128,38 +128,6 @@ impl Checked<'_> {
                 Waiting::PreemptionStep | Waiting::Group { .. } => {}
             }
         }
-    }
-}
-
-impl Room {
-    /// What must be true after every act.
-    pub fn check(&self) {
-        self.checked().check();
-        for sequence in self.scheduler.running() {
-            let story = &self.stories[&sequence.id.0];
-            assert!(story.is_live() && story.tokens().eq(sequence.tokens.iter().copied()));
-        }
-        for sequence in self.scheduler.waiting() {
-            let story = &self.stories[&sequence.id.0];
-            assert!(story.is_live() && story.tokens().eq(sequence.tokens.iter().copied()), "who waits keeps its text");
-            assert_eq!(sequence.stage == Stage::Preempted, story.admitted_step.is_some());
-        }
-        let live = self.stories.values().filter(|story| story.is_live()).count();
-        assert_eq!(live, self.scheduler.running().len() + self.scheduler.num_waiting());
-        if self.in_order {
-            let live = self.scheduler.running().iter().chain(self.scheduler.waiting());
-            let order: Vec<RequestId> = live.map(|sequence| sequence.id).collect();
-            assert!(order.is_sorted(), "first come, first served: {order:?}");
-        }
-    }
-
-    fn checked(&self) -> Checked<'_> {
-        Checked { scheduler: &self.scheduler, lent: &self.borrowed }
-    }
-
-    pub fn check_batch(&mut self, batch: &Batch) {
-        self.checked().check_batch(batch);
-        let reasons = self.scheduler.reasons();
         self.reasons = reasons.into_iter().map(|(sequence, reason)| (sequence.id.0, reason)).collect();
         let held = self.held().len() as u64;
         self.counted.held += held;

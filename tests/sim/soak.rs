@@ -56,12 +56,12 @@ fn setup(seed: u64) -> Setup {
 fn play(seed: u64) -> Figures {
     let mut simulation = Simulation::new(setup(seed)).expect("valid limits");
     while simulation.turn(|scheduler, batch| {
-        let checked = Checked { scheduler, lent: &[] };
+        let checked = Checked { scheduler };
         checked.check_batch(batch);
         checked.check();
     }) == Ok(true)
     {
-        Checked { scheduler: simulation.scheduler(), lent: &[] }.check();
+        Checked { scheduler: simulation.scheduler() }.check();
     }
     let figures = simulation.figures();
     assert!(!simulation.scheduler().has_work() && figures.unfinished == 0, "it ends: {figures:?}");
