@@ -87,7 +87,7 @@ pub struct AskArgs {
     #[arg(long)]
     pub ignore_eos: bool,
     /// Compute every answer once more at its end, alone, compare token by token and logit by logit, and say the verdict
-    /// (exit status 1 if one differs)
+    /// (exit status 1 if one differs, or could not be computed again)
     #[arg(long)]
     pub witness: bool,
 }
@@ -112,7 +112,7 @@ What the figures are:
 
 Ctrl-C ends it with what has been measured so far, exit status 130. BATCHROOM_KERNELS names kernels
 (portable, neon, avx2, avx-vnni, avx512). Of the options of model and engine, --model, --threads and
---kv-type matter here.";
+--kv-type matter for the sweep; all of them for a --scenario, which prints one JSON object a line.";
 
 #[derive(Debug, clap::Args)]
 pub struct BenchArgs {

@@ -14,10 +14,12 @@ use super::prompts::{self, Body, Job};
 use super::{INTERRUPTED, asked_to_end, choose, complain};
 use crate::cli::AskArgs;
 use crate::config::Config;
-use crate::engine::{EngineHandle, Event, FinishReason, Pace, Place, Rejected, Verdict, Witnessed};
+use crate::engine::{EngineHandle, Event, FinishReason, Pace, Place, Policy, Rejected, Verdict, Witnessed};
 use crate::launch::launch;
 use crate::text::{Message, printable};
 
+/// Prompts submitted at once at most.
+const MOST_AHEAD: usize = 2048;
 /// Seats when nobody says otherwise.
 const SEATS: usize = 16;
 
@@ -69,7 +71,9 @@ pub async fn ask(args: AskArgs, config: Config) -> anyhow::Result<ExitCode> {
     let seats = engine_config.max_num_seqs.unwrap_or(SEATS).min(jobs.len().max(1));
     engine_config.max_num_seqs = Some(seats);
     // Before the first step all of them wait.
-    engine_config.max_waiting = engine_config.max_waiting.max(seats * 2);
+    // Under the policies that let people overtake, all that may overtake must be there: as many as the engine takes at once.
+    let ahead = if engine_config.policy == Policy::Fcfs { seats * 2 } else { jobs.len().clamp(seats * 2, MOST_AHEAD) };
+    engine_config.max_waiting = engine_config.max_waiting.max(ahead);
     let (stop, mut stopping) = watch::channel(None);
     tokio::task::spawn_local(stop_when_asked(stop));
     let launching = tokio::task::spawn_blocking(move || launch(&choice, &engine_config, SEATS, Pace::Full));
@@ -80,7 +84,7 @@ pub async fn ask(args: AskArgs, config: Config) -> anyhow::Result<ExitCode> {
     };
     let alone = jobs.len() == 1 && !args.json;
     let witness = args.witness;
-    let places = Rc::new(Semaphore::new(seats * 2));
+    let places = Rc::new(Semaphore::new(ahead));
     let answers: Vec<_> = jobs
         .into_iter()
         .map(|job| {
@@ -135,7 +139,7 @@ async fn print(answers: Vec<(Body, JoinHandle<Option<Answer>>)>, json: bool, alo
             failed = true;
         }
         if let Some(verdict) = &answer.witness {
-            failed |= verdict.starts_with("differs");
+            failed |= !verdict.starts_with("same");
             if !json {
                 let of = if many { format!("prompt {}, ", answer.id) } else { String::new() };
                 complain(format_args!("{of}witness: {verdict}"));

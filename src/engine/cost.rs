@@ -34,8 +34,9 @@ pub struct Cost {
     token: VecDeque<f64>,
     /// A prompt token in a step without decodes.
     token_alone: VecDeque<f64>,
-    /// Prompt tokens of the newest step that had both.
+    /// Prompt tokens of the newest step that had both, and the time that it took.
     mixed_tokens: usize,
+    mixed: f64,
 }
 
 impl Default for Cost {
@@ -46,6 +47,7 @@ impl Default for Cost {
             token: VecDeque::new(),
             token_alone: VecDeque::new(),
             mixed_tokens: 0,
+            mixed: 0.0,
         }
     }
 }
@@ -72,8 +74,8 @@ impl Cost {
             (rows, tokens) => {
                 if let Some(decode) = self.decode_step(rows) {
                     push_bounded(&mut self.token, (took - decode).max(0.0) / tokens as f64, NEWEST);
-                    self.mixed_tokens = tokens;
                 }
+                (self.mixed_tokens, self.mixed) = (tokens, took);
             }
         }
     }
@@ -91,9 +93,14 @@ impl Cost {
     /// Prompt tokens that fit a step with so many decoding rows under the target; None without a target.
     pub fn prefill_budget(&self, rows: usize) -> Option<usize> {
         let target = self.target?.as_secs_f64() * SHARE;
-        let (Some(decode), Some(token)) = (self.decode_step(rows), median(&self.token)) else { return Some(FEW) };
-        let left = (target - decode).max(0.0);
         let most = self.mixed_tokens.max(FEW) * GROWTH;
+        let (Some(decode), Some(token)) = (self.decode_step(rows), median(&self.token)) else {
+            // No step has shown what decodes alone cost: as much as before and more, as long as that is not too long.
+            let fits = self.mixed_tokens > 0 && self.mixed * GROWTH as f64 <= target;
+            let same = if self.mixed <= target { self.mixed_tokens.max(FEW) } else { FEW };
+            return Some(if fits { most } else { same });
+        };
+        let left = (target - decode).max(0.0);
         Some(((left / token.max(1e-9)) as usize).clamp(FEW, most))
     }
 
@@ -102,7 +109,7 @@ impl Cost {
         let decodes = queue.remaining.len();
         let step = self.decode_step(decodes.max(1));
         let token = median(&self.token_alone).or(median(&self.token))?;
-        // Seats come free as answers end; each is taken at once by the next of the queue, for a mean answer.
+        // Seats are taken by the next of the queue as they come free, for a mean answer each.
         let wait_steps = queue.steps_to_a_seat()?;
         let wait = if wait_steps > 0.0 { wait_steps * step? } else { 0.0 };
         // Prompts share what a step may spend on them, and steps with decodes take the time of those too.
@@ -135,11 +142,9 @@ pub struct Ahead {
 impl Ahead {
     /// Decode steps until a seat is free for it.
     fn steps_to_a_seat(&self) -> Option<f64> {
-        if self.waiting < self.free_seats {
-            return Some(0.0);
-        }
         let mut ends = self.remaining.clone();
-        for _ in 0..self.waiting - self.free_seats {
+        ends.resize(ends.len() + self.free_seats, 0.0);
+        for _ in 0..self.waiting {
             let first = ends.iter_mut().min_by(|a, b| a.total_cmp(b))?;
             *first += self.mean_answer;
         }
@@ -174,6 +179,19 @@ mod tests {
         assert_eq!(cost.prefill_budget(4), Some(20), "(20 x 0.9 - 8) / 0.5");
         cost.set_target(Some(ms(5.0)));
         assert_eq!(cost.prefill_budget(4), Some(FEW), "prompts go on even when decodes alone are over it");
+    }
+
+    #[test]
+    fn without_a_step_of_decodes_alone_the_budget_grows_while_steps_are_short() {
+        let mut cost = Cost::default();
+        cost.set_target(Some(ms(100.0)));
+        let mut budgets = Vec::new();
+        for _ in 0..5 {
+            let tokens = cost.prefill_budget(4).unwrap();
+            budgets.push(tokens);
+            cost.step(4, tokens, ms(8.0 + 0.5 * tokens as f64));
+        }
+        assert_eq!(budgets, [16, 32, 64, 128, 128], "8 + 32 ms twice is below 90, 8 + 64 ms twice is not");
     }
 
     #[test]
@@ -222,6 +240,8 @@ mod tests {
             near(cost.expected_ttft(&Ahead { waiting: 2, ..ahead.clone() }), 0.3 + 0.11),
             "10 + 50 steps, and the other in between"
         );
-        assert!(near(cost.expected_ttft(&Ahead { remaining: vec![], free_seats: 1, ..ahead }), 0.1));
+        assert!(near(cost.expected_ttft(&Ahead { remaining: vec![], free_seats: 1, ..ahead.clone() }), 0.1));
+        let burst = Ahead { remaining: vec![30.0], free_seats: 1, waiting: 2, ..ahead };
+        assert!(near(cost.expected_ttft(&burst), 0.25 + 0.11), "one takes the free seat until 50, one the other until 80");
     }
 }

@@ -10,7 +10,7 @@ use crate::batch::{Batch, BlockId, RequestId, Row, RowKind, UserId};
 use crate::sampling::{Sampler, SamplingParams};
 
 /// Finished requests that may wait to be computed once more.
-const DUE: usize = 64;
+const DUE: usize = 4096;
 /// While others have work, one step for a witness comes after so many of theirs.
 const EVERY: u32 = 4;
 

@@ -28,6 +28,8 @@ pub(super) struct Accounts {
     /// Accounts that became idle, oldest first, and which time that was; some are in use again.
     idle: VecDeque<(usize, u64)>,
     rests: u64,
+    /// The service of whoever became idle last: where people begin when nobody else is there.
+    last_left: u64,
 }
 
 impl Accounts {
@@ -40,7 +42,7 @@ impl Accounts {
         };
         if self.accounts[at].live == 0 && lift {
             let live = self.accounts.iter().filter(|account| account.live > 0);
-            let least = live.map(|account| account.service).min().unwrap_or(0);
+            let least = live.map(|account| account.service).min().unwrap_or(self.last_left);
             self.accounts[at].service = self.accounts[at].service.max(least);
         }
         self.accounts[at].live += 1;
@@ -81,6 +83,7 @@ impl Accounts {
         account.live -= 1;
         if account.live == 0 {
             self.rests += 1;
+            self.last_left = account.service;
             account.rest = self.rests;
             self.idle.push_back((at, self.rests));
             if self.idle.len() > 4 * IDLE {
@@ -101,6 +104,7 @@ impl Accounts {
     /// Everybody begins anew.
     pub fn reset(&mut self) {
         self.accounts.iter_mut().for_each(|account| account.service = 0);
+        self.last_left = 0;
     }
 }
 
@@ -124,6 +128,17 @@ mod tests {
         accounts.charge(a, 90);
         let b = accounts.open(UserId(2), true);
         assert_eq!(accounts.service(b), 200, "and who had less is lifted");
+    }
+
+    #[test]
+    fn a_pause_of_everybody_gives_a_newcomer_no_head_start() {
+        let mut accounts = Accounts::default();
+        let a = accounts.open(UserId(1), true);
+        accounts.charge(a, 100_000);
+        accounts.close(a);
+        let b = accounts.open(UserId(2), true);
+        let a = accounts.open(UserId(1), true);
+        assert_eq!((accounts.service(a), accounts.service(b)), (100_000, 100_000));
     }
 
     #[test]

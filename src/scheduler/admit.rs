@@ -170,7 +170,7 @@ impl Scheduler {
         });
         sequence.stage = Stage::Running;
         self.running.push(sequence);
-        self.put_chunk(batch, self.running.len() - 1, budget);
+        self.put_chunk(batch, self.running.len() - 1, budget, usize::MAX);
     }
 }
 

@@ -11,6 +11,9 @@ use super::reasons::Stop;
 use super::request::{FinishReason, InvalidLimits, Limits, Policy, Refused, Request, TakenBy};
 use super::sequence::{Sequence, Stage};
 
+/// With more waiting than this a newcomer's place is not counted under the policies that let people overtake.
+const EXACT_PLACES: usize = 1024;
+
 /// A sequence let into the batch in the newest step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admission {
@@ -85,6 +88,8 @@ pub struct Scheduler {
     /// The buffers of the batch committed last, to be used again.
     spare: Batch,
     pub(super) found: Vec<BlockId>,
+    /// Indices into `running` of prompts, while a step is decided.
+    prompts: Vec<usize>,
     /// Blocks taken for something that is no sequence.
     pub(super) lent: usize,
 }
@@ -121,6 +126,7 @@ impl Scheduler {
             slots: Vec::new(),
             spare: Batch::default(),
             found: Vec::new(),
+            prompts: Vec::new(),
             lent: 0,
         })
     }
@@ -212,6 +218,8 @@ impl Scheduler {
         let (id, account) = (request.id, self.accounts.open(request.user, self.limits.policy == Policy::Fair));
         self.waiting.insert(Sequence::new(request, self.arrivals, self.step, account));
         match self.limits.policy {
+            // Further back it is not worth going through the queue: so many at most.
+            _ if waiting > EXACT_PLACES => Ok(waiting),
             Policy::Fcfs => Ok(waiting),
             Policy::Fair | Policy::Priority => Ok(self.waiting().position(|sequence| sequence.id == id).unwrap_or(waiting)),
         }
@@ -258,13 +266,28 @@ impl Scheduler {
                 budget.prefill = self.prefill_budget;
             }
         }
-        for at in 0..self.running.len() {
-            if !self.running[at].is_decoding() {
-                self.put_chunk(&mut batch, at, &mut budget);
-            }
-        }
+        self.put_chunks(&mut batch, &mut budget);
         self.admit(&mut batch, &mut budget);
         batch
+    }
+
+    /// Chunks of the prompts that run. Where decodes bound them, each prompt gets its share and the next of the queue too,
+    /// the nearest to its end first: one long prompt then holds nobody up.
+    fn put_chunks(&mut self, batch: &mut Batch, budget: &mut Budget) {
+        let mut prompts = std::mem::take(&mut self.prompts);
+        prompts.clear();
+        prompts.extend((0..self.running.len()).filter(|at| !self.running[*at].is_decoding()));
+        let shared = budget.prefill < usize::MAX;
+        if shared {
+            prompts.sort_by_key(|at| self.running[*at].remaining());
+        }
+        let newcomer = usize::from(!self.waiting.is_empty() && self.running.len() < self.limits.max_num_seqs);
+        for (before, at) in prompts.iter().enumerate() {
+            let claims = prompts.len() - before + newcomer;
+            let most = if shared { budget.prefill.min(budget.tokens).div_ceil(claims) } else { usize::MAX };
+            self.put_chunk(batch, *at, budget, most);
+        }
+        self.prompts = prompts;
     }
 
     /// Every decoding sequence gets the block that its new token needs, in order of admission; when there is none, the
@@ -312,8 +335,9 @@ impl Scheduler {
     }
 
     /// As much of a prompt (or of text to be recomputed) as limits and budget leave: maybe nothing.
-    pub(super) fn put_chunk(&mut self, batch: &mut Batch, at: usize, budget: &mut Budget) {
-        let tokens = self.running[at].remaining().min(self.limits.prefill_chunk).min(budget.tokens).min(budget.prefill);
+    pub(super) fn put_chunk(&mut self, batch: &mut Batch, at: usize, budget: &mut Budget, most: usize) {
+        let chunk = self.limits.prefill_chunk.min(most);
+        let tokens = self.running[at].remaining().min(chunk).min(budget.tokens).min(budget.prefill);
         if tokens > 0 {
             self.put_row(batch, at, tokens);
             budget.tokens -= tokens;

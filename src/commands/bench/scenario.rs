@@ -109,6 +109,11 @@ pub async fn play(scenario: Scenario, stage: &Stage, mut line: impl FnMut(Line) 
 }
 
 async fn long_prompt(stage: &Stage, line: &mut impl FnMut(Line) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    let seats = stage.engine.max_num_seqs.unwrap_or(CHATS);
+    ensure!(
+        (CHATS..=256).contains(&seats),
+        "--max-num-seqs is {seats}: seven chats and a long prompt need from {CHATS} to 256 seats"
+    );
     let long = stage.prompt_tokens;
     let engine = stage.open(Some(long))?;
     let unchunked = engine.snapshots().borrow().limits;
