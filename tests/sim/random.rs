@@ -63,7 +63,7 @@ fn every_request_gets_the_answer_it_gets_alone() {
 }
 
 /// Workloads in one run of the test: seconds, not minutes, in the test profile.
-const SEEDS: u64 = 20_000;
+const SEEDS: u64 = 12_000;
 
 #[test]
 fn the_same_seed_gives_the_same_trace() {

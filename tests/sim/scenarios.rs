@@ -99,6 +99,9 @@ struct Act {
     /// The next step cannot be computed.
     #[serde(default)]
     fail_step: bool,
+    /// All that is remembered is forgotten.
+    #[serde(default)]
+    forget: bool,
     kv_blocks: Option<usize>,
     seats: Option<usize>,
     context: Option<usize>,
@@ -224,6 +227,9 @@ fn play_act(act: &Act, room: &mut Room) {
         room.cancel(id);
     }
     room.step_fails |= act.fail_step;
+    if act.forget {
+        room.forget_all();
+    }
     let mut limits = *room.scheduler.limits();
     limits.max_num_seqs = act.seats.unwrap_or(limits.max_num_seqs);
     limits.max_model_len = act.context.unwrap_or(limits.max_model_len);

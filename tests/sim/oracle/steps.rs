@@ -281,7 +281,7 @@ impl Oracle {
             if shared > cached {
                 found.extend_from_slice(&origin.table[found.len()..shared / size]);
                 cached = shared;
-                copy = (shared % size > 0).then(|| origin.table[shared / size]);
+                copy = (!shared.is_multiple_of(size)).then(|| origin.table[shared / size]);
             }
         }
         let unheld = found.iter().filter(|block| self.blocks.references[**block as usize] == 0).count();
