@@ -75,7 +75,8 @@ A line of questions.jsonl has a prompt, messages or token ids; all else is optio
 
 What --json says, times in ms: ttft from submit to first token, queue included; queue from submit to the first step;
 e2e from submit to the end; tpot = (e2e - ttft) / (tokens - 1); itl the gaps between tokens; cached_tokens those of
-the prompt whose keys and values were there already.";
+the prompt whose keys and values were there already; predicted_ttft what was expected at submit, a rough guess from
+what steps cost so far; tokens_per_s leaves out the time after a preemption.";
 
 #[derive(Debug, clap::Args)]
 pub struct AskArgs {
@@ -143,7 +144,7 @@ pub struct BenchArgs {
     /// Also print where a step's time goes: products, attention and the rest
     #[arg(long, conflicts_with = "json")]
     pub parts: bool,
-    /// Print one JSON object
+    /// Print one JSON object; with --scenario one a line
     #[arg(long)]
     pub json: bool,
 }
@@ -175,7 +176,7 @@ mean time from asking to the last token.
 Options of the engine that count here, as flags (config.toml is this machine's and is read only if --config names it), with
 defaults of their own: --kv-memory [what the weights leave of the memory], --kv-type f32, f16 or q8_0 [f16],
 --max-num-seqs [256], --max-num-batched-tokens [4096], --prefill-chunk [64], --max-model-len [the shape's context],
---max-waiting [65536], --seed [1]. Ctrl-C ends it with what there is so far, exit status 130.";
+--max-waiting [65536], --watermark [0], --policy fcfs or fair, --batching, --prefix-cache, --seed [1]. Ctrl-C ends it with what there is so far, exit status 130.";
 
 #[derive(Debug, clap::Args)]
 pub struct SimulateArgs {

@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use super::prompts::{self, Body, Job};
 use super::{INTERRUPTED, asked_to_end, choose, complain};
 use crate::cli::AskArgs;
-use crate::config::Config;
+use crate::config::{Config, DeviceChoice};
 use crate::engine::{EngineHandle, Event, FinishReason, NoteKind, Pace, Place, Policy, Rejected, Verdict, Witnessed};
 use crate::launch::launch_recorded;
 use crate::text::{Message, printable};
@@ -66,6 +66,10 @@ struct Gaps {
 }
 
 pub async fn ask(args: AskArgs, config: Config) -> anyhow::Result<ExitCode> {
+    anyhow::ensure!(
+        !args.witness || config.engine.device == DeviceChoice::Cpu,
+        "--witness holds the own kernels to their promise of equal bits: use it with --device cpu"
+    );
     let jobs = prompts::read(&args, &config)?;
     let choice = choose(config.model.as_deref()).await?;
     let mut engine_config = config.engine.clone();

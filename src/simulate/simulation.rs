@@ -71,6 +71,8 @@ pub enum SimulationError {
          tokens are the most: the load is far above what this hardware serves; lower the load or --max-waiting"
     )]
     TooMuchHeld { seconds: f64, requests: usize, tokens: usize },
+    #[error("virtual time ends after 584 years: this hardware is far too slow for this load")]
+    EndOfTime,
     #[error("step {step} has nothing to compute though there is work: this is a fault of the scheduler")]
     Stuck { step: u64 },
 }
@@ -288,7 +290,7 @@ impl Simulation {
         let spent = self.cost.step(&batch);
         // A step that takes no time would be one of infinitely many.
         let took = nanoseconds(spent.total()).max(1);
-        self.now = begun.saturating_add(took);
+        self.now = begun.checked_add(took).filter(|now| *now < u64::MAX).ok_or(SimulationError::EndOfTime)?;
         self.note_decisions(begun);
         self.note_use(took);
         let counts = &mut self.counts;

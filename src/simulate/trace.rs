@@ -78,7 +78,12 @@ impl TraceReader {
         }
         let first = std::mem::take(&mut self.at_head);
         let row = match self.format {
-            TraceFormat::Csv if first && is_head(line) => return Ok(()),
+            TraceFormat::Csv if first && is_head(line) => {
+                let names: Vec<String> = line.split(',').map(|name| name.trim().to_ascii_lowercase()).collect();
+                let known = ["time", "prompt", "output", "user"];
+                let fine = names.len() >= 3 && names.len() <= 4 && names.iter().zip(known).all(|(name, known)| name == known);
+                return if fine { Ok(()) } else { Err(TraceError::Columns(short(line))) };
+            }
             TraceFormat::Csv => csv(line)?,
             TraceFormat::JsonLines => json(line)?,
         };

@@ -85,10 +85,13 @@ async fn play(scenario: Scenario, args: &BenchArgs, config: Config) -> anyhow::R
     ensure!((1..=1 << 20).contains(&prompt_tokens), "--prompt-tokens is {prompt_tokens}: it must be from 1 to {}", 1 << 20);
     let stage = scenario::Stage { choice, engine: config.engine, prompt_tokens };
     let out = Output::new(Show { json: args.json, parts: false });
-    out.line(|_| scenario::head(scenario))?;
-    let lines = scenario::play(scenario, &stage, |line| match args.json {
-        true => out.print(&serde_json::to_string(&line)?),
-        false => out.print(&scenario::row(&line)),
+    let mut head = (!args.json).then(|| scenario::head(scenario));
+    let lines = scenario::play(scenario, &stage, |line| {
+        head.take().map_or(Ok(()), |head| out.print(&head))?;
+        match args.json {
+            true => out.print(&serde_json::to_string(&line)?),
+            false => out.print(&scenario::row(&line)),
+        }
     });
     tokio::select! {
         played = lines => played.map(|()| ExitCode::SUCCESS),

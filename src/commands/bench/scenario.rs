@@ -60,7 +60,7 @@ pub enum Line {
         shorter: f64,
         used_blocks: usize,
         shared_blocks: usize,
-        /// What all chats so far would hold without sharing.
+        /// What all chats so far would hold without sharing, at the same moment.
         blocks_unshared: usize,
     },
     Fair {
@@ -80,6 +80,8 @@ pub struct Stage {
 }
 
 impl Stage {
+    /// # Errors
+    /// When a prompt does not fit the model's context.
     fn open(&self, chunk: Option<usize>) -> anyhow::Result<EngineHandle> {
         let mut config = self.engine.clone();
         config.max_num_seqs = Some(config.max_num_seqs.unwrap_or(CHATS));
@@ -87,7 +89,15 @@ impl Stage {
             config.prefill_chunk = Some(chunk);
             config.max_num_batched_tokens = Some(chunk.max(256) + CHATS);
         }
-        Ok(launch(&self.choice, &config, CHATS, Pace::Full)?)
+        let engine = launch(&self.choice, &config, CHATS, Pace::Full)?;
+        let (context, needed) = (engine.snapshots().borrow().limits.max_model_len, self.prompt_tokens.max(PROMPT) + PROMPT);
+        ensure!(
+            needed <= context,
+            "prompts of {} tokens do not fit the context of {}, {context} tokens: give fewer --prompt-tokens, or another --model",
+            self.prompt_tokens,
+            self.choice.name()
+        );
+        Ok(engine)
     }
 }
 
@@ -173,7 +183,6 @@ async fn shared_prefix(stage: &Stage, line: &mut impl FnMut(Line) -> anyhow::Res
     let system = tokens(&engine, 0, stage.prompt_tokens);
     let mut chats = Vec::new();
     let mut first = None;
-    let mut unshared = 0;
     for chat in 1..=CHATS {
         let mut prompt = system.clone();
         prompt.extend(tokens(&engine, chat, 16));
@@ -184,7 +193,7 @@ async fn shared_prefix(stage: &Stage, line: &mut impl FnMut(Line) -> anyhow::Res
         let view = snapshot.users.iter().find(|view| view.request == id).context("it is running")?;
         let ttft = view.ttft.context("it has a token")?;
         let first = *first.get_or_insert(ttft);
-        unshared += view.kv_blocks;
+        let unshared = snapshot.users.iter().map(|view| view.kv_blocks).sum();
         line(Line::SharedPrefix {
             chat,
             prompt_tokens,
@@ -209,8 +218,12 @@ async fn fair(stage: &Stage, policy: Policy) -> anyhow::Result<Line> {
     let mut many: Vec<_> = (0..REQUESTS).map(|n| ask(&engine, 1, tokens(&engine, 10 + n, PROMPT), 64).1).collect();
     // When all seats are taken and the rest waits.
     let mut snapshots = engine.snapshots();
-    let full = |snapshot: &Snapshot| snapshot.running >= snapshot.limits.max_num_seqs || snapshot.totals.finished > 0;
-    snapshots.wait_for(|snapshot| full(snapshot)).await.context("the engine has ended")?;
+    let full = |snapshot: &Snapshot| snapshot.waiting > 0 && snapshot.running > 0 && snapshot.totals.generated_tokens > 0;
+    let over = |snapshot: &Snapshot| snapshot.totals.finished + snapshot.totals.rejected > 0;
+    let seen = snapshots.wait_for(|snapshot| full(snapshot) || over(snapshot)).await.context("the engine has ended")?;
+    let refused = seen.totals.rejected;
+    drop(seen);
+    ensure!(refused == 0, "{refused} of {REQUESTS} requests were refused: give more --kv-memory or --max-waiting");
     let (_, mut events) = ask(&engine, 2, tokens(&engine, 2, PROMPT), 8);
     wait_for_tokens(&mut events, 1).await?;
     let ttft = end(&mut events).await?.ttft.context("it had a token")?;

@@ -114,6 +114,19 @@ impl Plan {
     /// # Errors
     /// When something is out of range, contradicts itself, or a file cannot be read.
     pub fn new(args: &SimulateArgs, options: &RawConfig, hardware: (Hardware, Option<String>)) -> anyhow::Result<Plan> {
+        let idle = [
+            ("--target-itl", options.target_itl.is_some()),
+            ("--memory-utilization", options.memory_utilization.is_some()),
+            ("--device", options.device.is_some()),
+            ("--model", options.model.is_some()),
+        ];
+        if let Some((name, _)) = idle.into_iter().find(|(_, given)| *given) {
+            bail!("{name} is of the engine and means nothing to a simulation: leave it out (--help lists what counts here)");
+        }
+        ensure!(
+            options.policy.as_deref() != Some("priority"),
+            "no load of a simulation has priorities: use --policy fcfs or fair"
+        );
         let kv_format = options.kv_type.as_deref().map_or(Ok(Default::default()), str::parse)?;
         let model = ModelCost::new(Shape::by_name(&args.shape)?, &args.weights, kv_format)?;
         let (hardware, measured_with) = hardware;
