@@ -52,12 +52,54 @@ fn a_seed_repeats_a_draw() {
 }
 
 #[test]
+fn the_witness_says_the_same_of_answers_in_one_batch() {
+    let answers =
+        Home::new().run(&greedy(&["--json", "--witness", "--max-tokens", "12", "One", "Two", "Three", "Four"])).objects();
+    assert_eq!(answers.len(), 4);
+    for answer in &answers {
+        assert!(answer["witness"].as_str().is_some_and(|verdict| verdict.starts_with("same: ")), "{answer}");
+    }
+    Home::new().run(&["ask", "--witness", "--device", "candle", "Hi"]).refused(&["--device cpu"]);
+}
+
+#[test]
+fn who_has_a_higher_priority_goes_first_whatever_its_line() {
+    let home = Home::new();
+    let lines: Vec<String> = (0..20)
+        .map(|at| format!("{{\"id\":{at},\"prompt\":\"Say {at}\",\"max_tokens\":4,\"priority\":{at},\"ignore_eos\":true}}"))
+        .collect();
+    let path = &*home.file("p.jsonl", lines.join("\n"));
+    let answers = home
+        .run(&["ask", "--json", "--model", "nano", "--policy", "priority", "--max-num-seqs", "1", "--prompts", path])
+        .objects();
+    let wait = |at: usize| answers[at]["queue_ms"].as_f64().expect("it got in");
+    // Which came first of all is a matter of chance; of the rest the last line goes first.
+    assert!(wait(19) < wait(10) && wait(10) < wait(1), "{:?}", (0..20).map(wait).collect::<Vec<_>>());
+}
+
+#[test]
 fn json_has_these_fields() {
     let answers = Home::new().run(&greedy(&["--json", "--max-tokens", "8", "Say hello.", "Who are you?"])).objects();
     assert_eq!(answers.len(), 2);
     for (at, answer) in answers.iter().enumerate() {
         let fields: Vec<&str> = answer.as_object().expect("an object").keys().map(String::as_str).collect();
-        let mut wanted = ["id", "text", "token_ids", "prompt_tokens", "finish_reason", "ttft_ms", "tokens_per_s", "note"];
+        let mut wanted = [
+            "id",
+            "text",
+            "token_ids",
+            "prompt_tokens",
+            "finish_reason",
+            "ttft_ms",
+            "tokens_per_s",
+            "cached_tokens",
+            "preemptions",
+            "queue_ms",
+            "e2e_ms",
+            "tpot_ms",
+            "itl_ms",
+            "predicted_ttft_ms",
+            "note",
+        ];
         wanted.sort_unstable();
         assert_eq!(fields, wanted);
         assert_eq!(answer["id"], at + 1);

@@ -88,7 +88,7 @@ fn a_target_for_the_gaps_bounds_what_prompts_get() {
     let engine = start(limits());
     assert_eq!(end(engine.submit(UserId(1), vec![5; 40], greedy(20)).1).generated_tokens, 20);
     assert_eq!(until(&engine, "rest", |snapshot| snapshot.totals.finished == 1).prefill_budget, None);
-    engine.set_target_itl(Some(Duration::from_nanos(1)));
+    engine.set_target_itl(Some(Duration::from_micros(1)));
     let (_, long) = engine.submit(UserId(1), vec![5; 3], greedy(100));
     let (_, prompt) = engine.submit(UserId(2), (1..80).collect(), greedy(5));
     assert_eq!(
@@ -97,6 +97,6 @@ fn a_target_for_the_gaps_bounds_what_prompts_get() {
         "an aim that cannot be kept stops nobody"
     );
     let snapshot = until(&engine, "rest", |snapshot| snapshot.totals.finished == 3);
-    assert_eq!(snapshot.target_itl, Some(Duration::from_nanos(1)));
+    assert_eq!(snapshot.target_itl, Some(Duration::from_micros(1)));
     assert!(snapshot.prefill_budget.is_some());
 }

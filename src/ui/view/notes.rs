@@ -121,7 +121,7 @@ fn words(kind: &NoteKind, people: &People, theme: Theme) -> (String, Style) {
             (format!("queued: {}, {place}", tokens(*prompt_tokens)), theme.quiet())
         }
         NoteKind::Admitted { blocks, cached, .. } => {
-            let hit = if *cached > 0 { format!(", {} of them cached", tokens(*cached)) } else { String::new() };
+            let hit = if *cached > 0 { format!(", {} cached", tokens(*cached)) } else { String::new() };
             (format!("admitted with {}{hit}", format::plural(*blocks, "block", "blocks")), theme.text())
         }
         NoteKind::Preempted { by, lost, .. } => {

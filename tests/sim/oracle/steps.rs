@@ -78,6 +78,8 @@ pub struct Oracle {
     /// In order of arrival; who has gone stays.
     pub sequences: Vec<Sequence>,
     service: BTreeMap<u32, u64>,
+    /// The service of the last who left with nothing more to be done for them.
+    last_left: u64,
     admissions: u64,
     tokens_left: usize,
     prefill_left: usize,
@@ -91,6 +93,7 @@ impl Oracle {
             blocks,
             sequences: Vec::new(),
             service: BTreeMap::new(),
+            last_left: 0,
             admissions: 0,
             tokens_left: 0,
             prefill_left: 0,
@@ -113,7 +116,7 @@ impl Oracle {
         let user = sequence.user;
         if self.limits.policy == Policy::Fair && !self.sequences.iter().filter(live).any(|other| other.user == user) {
             let of = |other: &Sequence| self.service.get(&other.user).copied().unwrap_or(0);
-            let least = self.sequences.iter().filter(live).map(of).min().unwrap_or(0);
+            let least = self.sequences.iter().filter(live).map(of).min().unwrap_or(self.last_left);
             let own = self.service.entry(user).or_default();
             *own = (*own).max(least);
         }
@@ -125,6 +128,10 @@ impl Oracle {
         let mut table = std::mem::take(&mut self.sequences[at].table);
         self.blocks.release(&mut table);
         self.sequences[at].place = Place::Gone;
+        let user = self.sequences[at].user;
+        if !self.sequences.iter().any(|other| other.place != Place::Gone && other.user == user) {
+            self.last_left = self.service.get(&user).copied().unwrap_or(0);
+        }
     }
 
     fn find(&self, id: u64) -> usize {
@@ -145,7 +152,7 @@ impl Oracle {
             self.row(&mut step, at, 1);
             self.tokens_left -= 1;
         }
-        prompts.into_iter().for_each(|at| self.chunk(&mut step, at));
+        self.chunks(&mut step, prompts);
         if step.preempted.is_empty() {
             self.admit(&mut step);
         }
@@ -189,10 +196,28 @@ impl Oracle {
         (victim.computed, victim.remembered, victim.content, victim.place) = (0, 0, 0, Place::Preempted);
     }
 
-    fn chunk(&mut self, step: &mut Step, at: usize) {
+    /// Beside decodes each prompt gets an equal share of what is left, the shortest first, and one share is kept for whoever
+    /// may be let in.
+    fn chunks(&mut self, step: &mut Step, mut prompts: Vec<usize>) {
+        let bounded = self.prefill_left < usize::MAX;
+        let missing = |at: &usize| self.sequences[*at].tokens.len() - self.sequences[*at].computed;
+        if bounded {
+            prompts.sort_by_key(missing);
+        }
+        let somebody_waits = self.sequences.iter().any(|other| matches!(other.place, Place::Waiting | Place::Preempted));
+        let comes = somebody_waits && self.those(Place::Running).len() < self.limits.max_num_seqs;
+        let mut claims = prompts.len() + usize::from(comes);
+        for at in prompts {
+            let share = self.prefill_left.min(self.tokens_left).div_ceil(claims);
+            self.chunk(step, at, if bounded { share } else { usize::MAX });
+            claims -= 1;
+        }
+    }
+
+    fn chunk(&mut self, step: &mut Step, at: usize, most: usize) {
         let sequence = &self.sequences[at];
         let missing = sequence.tokens.len() - sequence.computed;
-        let tokens = missing.min(self.limits.prefill_chunk).min(self.tokens_left).min(self.prefill_left);
+        let tokens = missing.min(self.limits.prefill_chunk).min(self.tokens_left).min(self.prefill_left).min(most);
         if tokens > 0 {
             self.row(step, at, tokens);
             self.tokens_left -= tokens;
@@ -324,7 +349,7 @@ impl Oracle {
         (sequence.remembered, sequence.content) = (start.remembered, start.content);
         (sequence.computed, sequence.high_water) = (cached, sequence.high_water.max(cached));
         (sequence.table, sequence.place, sequence.admission) = (table, Place::Running, self.admissions);
-        self.chunk(step, at);
+        self.chunk(step, at, usize::MAX);
     }
 
     /// What came of a row: its token, and how its sequence ended.
