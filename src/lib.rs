@@ -10,6 +10,7 @@ pub mod commands;
 pub mod config;
 pub mod engine;
 pub mod fault;
+pub mod histogram;
 pub mod hub;
 pub mod launch;
 pub mod machine;

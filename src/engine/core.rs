@@ -203,7 +203,11 @@ impl Core {
         for ((outcome, result), text) in outcomes.iter().zip(results).zip(texts) {
             let Some(live) = self.live.get_mut(&outcome.id) else { continue };
             if let RowResult::Token { token, .. } = *result {
-                if let Some(ttft) = live.token(ended) {
+                let (ttft, gap) = live.token(ended);
+                if let Some(gap) = gap {
+                    self.metrics.gap(gap);
+                }
+                if let Some(ttft) = ttft {
                     self.metrics.first_token(ttft);
                     if let Some(predicted) = live.predicted_ttft {
                         self.records.predicted(predicted, ttft);
@@ -235,7 +239,9 @@ impl Core {
     fn finish(&mut self, id: RequestId, reason: FinishReason, message: Option<String>, now: Duration) {
         let Some(live) = self.live.remove(&id) else { return };
         let message = message.or_else(|| self.no_room(reason, live.generated));
-        self.outbox.push((id, Event::Finished(live.finished(reason, message, now))));
+        let end = live.finished(reason, message, now);
+        self.metrics.ended(&end);
+        self.outbox.push((id, Event::Finished(end)));
         if matches!(reason, FinishReason::Stop | FinishReason::Length) {
             self.records.answered(live.generated);
         }

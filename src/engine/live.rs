@@ -48,11 +48,11 @@ impl Live {
         self.times.preempted();
     }
 
-    /// One token more. Gives the TTFT when it was the first.
-    pub fn token(&mut self, now: Duration) -> Option<Duration> {
+    /// One token more. Gives the TTFT when it was the first, and the gap since the one before.
+    pub fn token(&mut self, now: Duration) -> (Option<Duration>, Option<Duration>) {
         self.generated += 1;
-        self.times.token(now);
-        if self.generated == 1 { self.times.ttft() } else { None }
+        let gap = self.times.token(now);
+        (if self.generated == 1 { self.times.ttft() } else { None }, gap)
     }
 
     /// The end and its figures. The rest of the text is added by who has it.

@@ -6,7 +6,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::api::{Itl, Sample, Totals};
+use super::api::{Finished, Itl, Latencies, Sample, Totals};
+use crate::histogram::Histogram;
 
 /// Samples kept for the charts: 60 s.
 const HISTORY: usize = 120;
@@ -61,11 +62,12 @@ impl RequestTimes {
         self.admitted.get_or_insert(at);
     }
 
-    pub fn token(&mut self, at: Duration) {
+    /// One token more. Gives the gap since the one before, if that can be measured.
+    pub fn token(&mut self, at: Duration) -> Option<Duration> {
         self.first.get_or_insert(at);
         self.tokens += 1;
-        if let Some(last) = self.last.replace(at) {
-            let gap = at.saturating_sub(last);
+        let gap = self.last.replace(at).map(|last| at.saturating_sub(last));
+        if let Some(gap) = gap {
             push_bounded(&mut self.gaps, gap, GAPS);
             self.longest_gap = self.longest_gap.max(gap);
             // Speeds are of decode only; waiting and recompute are in the gap, where a reader felt them.
@@ -76,6 +78,7 @@ impl RequestTimes {
         }
         self.stalled = false;
         push_bounded(&mut self.recent, at, RECENT);
+        gap
     }
 
     /// The next token is not measured against those before: a hand was between them.
@@ -172,6 +175,23 @@ pub struct Metrics {
     steps: VecDeque<StepFigures>,
     history: VecDeque<Sample>,
     open: OpenInterval,
+    times: Times,
+}
+
+/// Times of all requests since the beginning.
+#[derive(Clone, Debug, Default)]
+struct Times {
+    queue: Histogram,
+    ttft: Histogram,
+    tpot: Histogram,
+    itl: Histogram,
+    end_to_end: Histogram,
+}
+
+fn count(histogram: &mut Histogram, time: Option<Duration>) {
+    if let Some(time) = time {
+        histogram.add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), 1);
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -217,6 +237,32 @@ impl Metrics {
         self.open.busy += figures.duration;
         self.steps.push_back(figures);
         self.forget_before(figures.at);
+    }
+
+    /// A gap between two tokens of one request.
+    pub fn gap(&mut self, gap: Duration) {
+        count(&mut self.times.itl, Some(gap));
+    }
+
+    /// A request's end, with its figures.
+    pub fn ended(&mut self, end: &Finished) {
+        let times = &mut self.times;
+        count(&mut times.queue, end.queued);
+        count(&mut times.ttft, end.ttft);
+        count(&mut times.tpot, end.tpot);
+        count(&mut times.end_to_end, Some(end.end_to_end));
+    }
+
+    /// Of all requests that have ended, and of all gaps.
+    pub fn latencies(&self) -> Latencies {
+        let Times { queue, ttft, tpot, itl, end_to_end } = &self.times;
+        Latencies {
+            queue: queue.summary(),
+            ttft: ttft.summary(),
+            tpot: tpot.summary(),
+            itl: itl.summary(),
+            end_to_end: end_to_end.summary(),
+        }
     }
 
     pub fn first_token(&mut self, ttft: Duration) {
@@ -365,10 +411,10 @@ mod tests {
     #[test]
     fn a_preemption_is_in_the_gaps_and_in_no_speed() {
         let mut times = RequestTimes::new(MS(0));
-        (1..=5).for_each(|token| times.token(MS(token * 10)));
+        (1..=5).for_each(|token| _ = times.token(MS(token * 10)));
         times.preempted();
         assert_eq!(times.speed_now(), None);
-        (1..=5).for_each(|token| times.token(MS(5000 + token * 10)));
+        (1..=5).for_each(|token| _ = times.token(MS(5000 + token * 10)));
         assert_eq!((times.speed_now(), times.speed_overall()), (Some(100.0), Some(100.0)));
         assert_eq!(times.itl_p95(), Some(MS(4960)));
     }

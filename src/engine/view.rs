@@ -33,6 +33,7 @@ pub(super) fn snapshot(core: &mut Core, now: Duration) -> Snapshot {
         kv: kv(&core.scheduler, core.info.kv_bytes_per_token),
         totals,
         ledger: Arc::new(core.scheduler.ledger().clone()),
+        latencies: core.metrics.latencies(),
         prediction: core.records.prediction(),
         witnesses_due: core.witnesses_due,
         timeline: timeline.range(timeline.len().saturating_sub(COLUMNS)..).cloned().collect(),

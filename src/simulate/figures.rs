@@ -3,9 +3,9 @@
 use serde::Serialize;
 
 use super::cost::StepTime;
-use super::histogram::{Histogram, Summary};
 use super::seconds;
 use super::timeline::Timeline;
+use crate::histogram::{Histogram, Summary};
 
 /// The figures, as `--json` has them. Times are in seconds of virtual time.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -295,6 +295,7 @@ pub fn rich() -> Snapshot {
             ..Totals::default()
         },
         ledger: Arc::default(),
+        latencies: Latencies::default(),
         prediction: None,
         witnesses_due: 0,
         timeline: timeline(),

@@ -2,7 +2,10 @@
 
 use serde::Serialize;
 
-use super::seconds;
+/// Seconds of whole nanoseconds.
+fn seconds(nanoseconds: u64) -> f64 {
+    nanoseconds as f64 / 1e9
+}
 
 /// Bits of a value below its highest that its bucket keeps.
 const KEPT: u32 = 7;
@@ -127,7 +130,7 @@ mod tests {
     #[test]
     fn quantiles_are_within_one_per_cent_of_the_sorted_values() {
         let mut random = SplitMix64(7);
-        let mut values: Vec<u64> = (0..20_001).map(|_| super::super::nanoseconds((2.0 * random.normal()).exp())).collect();
+        let mut values: Vec<u64> = (0..20_001).map(|_| crate::simulate::nanoseconds((2.0 * random.normal()).exp())).collect();
         let mut histogram = Histogram::default();
         values.iter().for_each(|value| histogram.add(*value, 1));
         values.sort_unstable();
