@@ -299,6 +299,14 @@ pub struct UserView {
     pub predicted_ttft: Option<Duration>,
 }
 
+/// A live request that got no token in the newest step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Without {
+    pub request: RequestId,
+    pub user: UserId,
+    pub why: Waiting,
+}
+
 /// Who holds one KV block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockOwner {
@@ -507,6 +515,9 @@ pub struct Snapshot {
     pub waiting: usize,
     /// Every user that has asked something, in order of their first request; live ones and the last ended.
     pub users: Vec<UserView>,
+    /// Everyone who got no token in the newest step, and why: passed-over running requests, then the queue in its order. At
+    /// most 1,024.
+    pub without: Vec<Without>,
     pub kv: KvView,
     pub totals: Totals,
     pub ledger: Arc<Ledger>,

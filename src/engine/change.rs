@@ -16,6 +16,7 @@ pub(crate) fn set_limits(core: &mut Core, limits: Limits) {
     match core.scheduler.set_limits(limits) {
         Ok(preempted) => {
             changed(core, differences(&old, &limits).join(", "));
+            core.preempted_between.extend(preempted.iter().map(|preemption| (preemption.user, preemption.by)));
             tell_preempted(core, &preempted);
         }
         Err(error) => refused(core, error.to_string()),
@@ -27,6 +28,7 @@ pub(crate) fn set_kv_blocks(core: &mut Core, blocks: usize) {
     match core.scheduler.set_kv_blocks(blocks) {
         Ok(preempted) => {
             changed(core, format!("KV budget {old} -> {blocks} blocks"));
+            core.preempted_between.extend(preempted.iter().map(|preemption| (preemption.user, preemption.by)));
             tell_preempted(core, &preempted);
         }
         Err(error) => refused(core, error.to_string()),

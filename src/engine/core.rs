@@ -33,6 +33,8 @@ pub(crate) struct Core {
     pub state: RunState,
     pub pace: Pace,
     pub fault: Option<String>,
+    /// Preempted by changes of limits since the newest step: the next one's record names them.
+    pub preempted_between: Vec<(UserId, TakenBy)>,
     /// What requests are to be told, in order.
     pub outbox: Vec<(RequestId, Event)>,
 }
@@ -71,6 +73,7 @@ impl Core {
             state: RunState::Idle,
             pace: Pace::Full,
             fault: None,
+            preempted_between: Vec::new(),
             outbox: Vec::new(),
         })
     }
@@ -173,6 +176,7 @@ impl Core {
     pub fn commit(&mut self, batch: Batch, step: StepResults<'_>) {
         let StepResults { results, texts, fault, started, ended } = step;
         let mut record = self.records.begin(&batch, &self.scheduler);
+        record.preempted.splice(0..0, self.preempted_between.drain(..));
         let of_kind = |kind: RowKind| batch.rows.iter().filter(move |row| row.kind == kind);
         let prefilled: usize = of_kind(RowKind::Prefill).map(|row| row.len()).sum();
         let decodes = of_kind(RowKind::Decode).count();

@@ -13,11 +13,14 @@ use crate::scheduler::{BlockUse, Scheduler, Sequence, Stage, blocks_for};
 /// Steps of the timeline that a snapshot carries: more than any terminal is wide.
 const COLUMNS: usize = 512;
 const NOTES: usize = 64;
+/// Requests whose reason to wait a snapshot carries.
+const WITHOUT: usize = 1024;
 
 pub(super) fn snapshot(core: &mut Core, now: Duration) -> Snapshot {
     let totals = core.metrics.totals(now);
     let timeline = &core.records.timeline;
     let notes = &core.records.notes;
+    let without = without(&core.scheduler);
     Snapshot {
         state: core.state,
         fault: core.fault.clone(),
@@ -29,7 +32,8 @@ pub(super) fn snapshot(core: &mut Core, now: Duration) -> Snapshot {
         step: core.scheduler.step(),
         running: core.scheduler.running().len(),
         waiting: core.scheduler.num_waiting(),
-        users: users(core),
+        users: users(core, &without),
+        without,
         kv: kv(&core.scheduler, core.info.kv_bytes_per_token),
         totals,
         ledger: Arc::new(core.scheduler.ledger().clone()),
@@ -42,10 +46,14 @@ pub(super) fn snapshot(core: &mut Core, now: Duration) -> Snapshot {
     }
 }
 
+fn without(scheduler: &Scheduler) -> Vec<Without> {
+    let without = |(sequence, why): (&Sequence, Waiting)| Without { request: sequence.id, user: sequence.user, why };
+    scheduler.reasons().into_iter().take(WITHOUT).map(without).collect()
+}
+
 /// The newest live request of each user, or its last ended one, in order of the users' first requests.
-fn users(core: &Core) -> Vec<UserView> {
-    let reasons: HashMap<RequestId, Waiting> =
-        core.scheduler.reasons().into_iter().map(|(sequence, why)| (sequence.id, why)).collect();
+fn users(core: &Core, without: &[Without]) -> Vec<UserView> {
+    let reasons: HashMap<RequestId, &Waiting> = without.iter().map(|without| (without.request, &without.why)).collect();
     let mut newest: HashMap<UserId, &Sequence> = HashMap::new();
     for sequence in core.scheduler.running().iter().chain(core.scheduler.waiting()) {
         let known = newest.entry(sequence.user).or_insert(sequence);
@@ -54,7 +62,7 @@ fn users(core: &Core) -> Vec<UserView> {
         }
     }
     let view = |user: &UserId| match newest.get(user) {
-        Some(sequence) => Some(live(sequence, core.live.get(&sequence.id)?, reasons.get(&sequence.id).cloned())),
+        Some(sequence) => Some(live(sequence, core.live.get(&sequence.id)?, reasons.get(&sequence.id).map(|why| (*why).clone()))),
         None => core.records.ended.iter().find(|view| view.user == *user).cloned(),
     };
     core.records.users.iter().filter_map(view).collect()

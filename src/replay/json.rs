@@ -33,6 +33,9 @@ pub fn json(replay: &mut Replay) -> Value {
         "running": snapshot.running,
         "waiting": snapshot.waiting,
         "users": snapshot.users.iter().map(user).collect::<Vec<_>>(),
+        "without_a_token": snapshot.without.iter().map(|without| json!({
+            "request": without.request.0, "user": without.user.0, "why": why(&without.why),
+        })).collect::<Vec<_>>(),
         "kv": kv(&snapshot),
         "totals": totals(&snapshot),
         "latency_s": {

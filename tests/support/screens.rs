@@ -296,6 +296,7 @@ pub fn rich() -> Snapshot {
         },
         ledger: Arc::default(),
         latencies: Latencies::default(),
+        without: Vec::new(),
         prediction: None,
         witnesses_due: 0,
         timeline: timeline(),
