@@ -7,11 +7,10 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use super::replay::{Feed, LONGEST_REST, Reel, clear, seat};
-use super::run::{HUNG_UP, Heard, Input, Signals, into_messages, listen_for_input};
+use super::run::{HUNG_UP, Heard, Input, Signals, draw, into_messages, listen_for_input};
 use super::state::{Options, State};
 use super::terminal::Screen;
 use super::update::{Effect, Msg, update};
-use super::view::screen;
 use crate::replay::Replay;
 
 /// Opens the screen on a recording, at a frame, and stays until the person leaves.
@@ -193,29 +192,11 @@ impl Player {
     }
 
     fn draw(&mut self) -> anyhow::Result<()> {
-        match self.draw_frame() {
-            // The terminal is gone; the signal that says so may still be on its way.
-            Err(error) if error.raw_os_error() == Some(libc::EIO) => {
-                self.leave = Some(HUNG_UP);
-                Ok(())
-            }
-            result => Ok(result?),
+        if draw(&mut self.screen, &mut self.state)? {
+            (self.dirty, self.next_frame) = (false, Instant::now() + self.frame);
+        } else {
+            self.leave = Some(HUNG_UP);
         }
-    }
-
-    fn draw_frame(&mut self) -> std::io::Result<()> {
-        let size = self.screen.size()?;
-        let area = ratatui::layout::Rect::new(0, 0, size.width, size.height);
-        screen::measure(&mut self.state, area);
-        let state = &self.state;
-        self.screen.draw(|frame| {
-            let area = frame.area();
-            if let Some(cursor) = screen::draw(frame.buffer_mut(), area, state) {
-                frame.set_cursor_position(cursor);
-            }
-        })?;
-        self.dirty = false;
-        self.next_frame = Instant::now() + self.frame;
         Ok(())
     }
 }

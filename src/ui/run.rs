@@ -387,31 +387,34 @@ impl App {
     }
 
     fn draw(&mut self) -> anyhow::Result<()> {
-        match self.draw_frame() {
-            // The terminal is gone; the signal that says so may still be on its way.
-            Err(error) if error.raw_os_error() == Some(libc::EIO) => {
-                self.leave = Some(HUNG_UP);
-                Ok(())
-            }
-            result => Ok(result?),
+        if draw(&mut self.screen, &mut self.state)? {
+            (self.dirty, self.next_frame) = (false, Instant::now() + self.frame);
+        } else {
+            self.leave = Some(HUNG_UP);
         }
-    }
-
-    fn draw_frame(&mut self) -> std::io::Result<()> {
-        let size = self.screen.size()?;
-        let area = ratatui::layout::Rect::new(0, 0, size.width, size.height);
-        screen::measure(&mut self.state, area);
-        let state = &self.state;
-        self.screen.draw(|frame| {
-            let area = frame.area();
-            if let Some(cursor) = screen::draw(frame.buffer_mut(), area, state) {
-                frame.set_cursor_position(cursor);
-            }
-        })?;
-        self.dirty = false;
-        self.next_frame = Instant::now() + self.frame;
         Ok(())
     }
+}
+
+/// One frame of the state. False when the terminal is gone: the signal that says so may still be on its way.
+pub(super) fn draw(terminal: &mut Screen, state: &mut State) -> std::io::Result<bool> {
+    match draw_frame(terminal, state) {
+        Err(error) if error.raw_os_error() == Some(libc::EIO) => Ok(false),
+        result => result.map(|()| true),
+    }
+}
+
+fn draw_frame(terminal: &mut Screen, state: &mut State) -> std::io::Result<()> {
+    let size = terminal.size()?;
+    screen::measure(state, ratatui::layout::Rect::new(0, 0, size.width, size.height));
+    let state = &*state;
+    terminal.draw(|frame| {
+        let area = frame.area();
+        if let Some(cursor) = screen::draw(frame.buffer_mut(), area, state) {
+            frame.set_cursor_position(cursor);
+        }
+    })?;
+    Ok(())
 }
 
 /// A debug build can be asked to panic with the screen open: what is then left of the terminal has to be tested on
