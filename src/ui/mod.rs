@@ -15,3 +15,4 @@ pub mod theme;
 pub mod transcript;
 pub mod update;
 pub mod view;
+pub mod words;

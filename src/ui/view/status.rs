@@ -10,6 +10,7 @@ use crate::ui::format::{megabytes, percent, rate, time};
 use crate::ui::keymap::{Action, key_for};
 use crate::ui::state::{Better, Download, Mode, State};
 use crate::ui::text::{clip, first_fit, one_line, width};
+use crate::ui::words::say;
 
 /// The lines to show now, most urgent last.
 pub fn lines(state: &State, columns: usize) -> Vec<(String, Style)> {
@@ -33,7 +34,7 @@ pub fn lines(state: &State, columns: usize) -> Vec<(String, Style)> {
         lines.push((format!("{} tries again", key_for(Action::Model)), theme.quiet()));
     }
     if state.broadcast {
-        lines.push((format!("» what you send goes to all panes ({} ends that)", key_for(Action::Broadcast)), theme.warn()));
+        lines.push((say!(theme, "» what you send goes to all panes ({} ends that)", key_for(Action::Broadcast)), theme.warn()));
     }
     if let Some((question, style)) = question(state) {
         lines.push((clip(&question, columns.saturating_sub(1)), style));

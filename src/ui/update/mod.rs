@@ -10,12 +10,21 @@ use super::editor::{DRAFT_MAX, Editor};
 use super::keymap::{self, Action, Edit};
 use super::params::Form;
 use super::replay;
-use super::state::{Better, Download, Mode, State};
+use super::state::{Mode, State};
 use crate::batch::UserId;
-use crate::engine::api::{Event, FinishReason, Pace, RunState, Snapshot};
+use crate::engine::api::{Event, Pace, RunState, Snapshot};
 use crate::hub::Progress;
 use crate::sampling::SamplingParams;
-use crate::text::{Message, Role};
+use crate::text::Message;
+use chat::{clear, close_pane, send, send_all};
+use model::{model, on_fetched, on_progress, on_switched, switch_back, switch_if_waiting};
+use modes::{help_key, palette_key, params_key, rename_key, type_into};
+
+pub(super) use chat::on_event;
+
+mod chat;
+mod model;
+mod modes;
 
 /// What happened.
 #[derive(Clone, Debug)]
@@ -311,75 +320,6 @@ fn paste(state: &mut State, text: &str) {
     }
 }
 
-/// Sends a pane's draft. None when there is nothing to send, or it still answers.
-fn send(state: &mut State, at: usize) -> Option<Effect> {
-    let pane = &state.panes[at];
-    if pane.editor.text().trim().is_empty() {
-        return None;
-    }
-    if pane.live {
-        let name = pane.person.name.clone();
-        state.say(format!("{name} is still being answered: Ctrl-C stops it, the draft stays"));
-        return None;
-    }
-    let draft = state.panes[at].editor.take();
-    Some(submit(state, at, &draft))
-}
-
-fn submit(state: &mut State, at: usize, draft: &str) -> Effect {
-    let seed = state.seed_for(at);
-    let pane = &mut state.panes[at];
-    pane.refused = None;
-    pane.preempted_by = None;
-    pane.transcript.push(Role::User, draft);
-    let messages = pane.transcript.messages(pane.system.as_deref());
-    pane.transcript.push(Role::Assistant, "");
-    pane.live = true;
-    Effect::Submit { user: pane.person.user, messages, sampling: SamplingParams { seed, ..pane.sampling.clone() } }
-}
-
-/// The focused pane's draft to every pane that is free.
-fn send_all(state: &mut State) -> Vec<Effect> {
-    if state.focused().editor.text().trim().is_empty() {
-        return Vec::new();
-    }
-    let busy = state.live();
-    if busy == state.panes.len() {
-        state.say("every pane is still being answered: the draft stays");
-        return Vec::new();
-    }
-    let focus = state.focus;
-    let draft = state.panes[focus].editor.take();
-    let free: Vec<usize> = (0..state.panes.len()).filter(|at| !state.panes[*at].live).collect();
-    let effects: Vec<Effect> = free
-        .iter()
-        .map(|at| {
-            state.panes[*at].editor.keep(&draft);
-            submit(state, *at, &draft)
-        })
-        .collect();
-    if busy > 0 {
-        let who = if busy == 1 { "one pane is" } else { &format!("{busy} panes are") };
-        state.say(format!("sent to {} of {}: {who} still being answered", effects.len(), state.panes.len()));
-    }
-    effects
-}
-
-fn clear(state: &mut State) -> Vec<Effect> {
-    let pane = state.focused_mut();
-    let was_live = std::mem::take(&mut pane.live);
-    pane.transcript = super::transcript::Transcript::default();
-    pane.preempted_by = None;
-    if was_live { vec![Effect::Abandon(pane.person.user)] } else { Vec::new() }
-}
-
-fn close_pane(state: &mut State) -> Vec<Effect> {
-    let pane = state.panes.remove(state.focus);
-    state.remember(pane.person.clone());
-    state.focus = state.focus.min(state.panes.len() - 1);
-    if pane.live { vec![Effect::Abandon(pane.person.user)] } else { Vec::new() }
-}
-
 fn set_pace(state: &mut State, pace: Pace) -> Vec<Effect> {
     state.pace = Some(pace);
     vec![Effect::SetPace(pace)]
@@ -395,222 +335,4 @@ fn pace_beside(state: &State, slower: bool) -> Pace {
         LADDER.iter().rev().find(|rung| speed(rung) > speed(&now)).unwrap_or(&LADDER[0])
     };
     rung.map_or(Pace::Full, Pace::StepsPerSecond)
-}
-
-fn model(state: &mut State) -> Vec<Effect> {
-    match state.better.clone() {
-        Better::InUse if state.on_small_model() => vec![],
-        Better::InUse => {
-            state.say(format!(
-                "{} is in use; \u{201c}switch back\u{201d} is in the list of everything",
-                state.snapshot.model.title
-            ));
-            vec![]
-        }
-        Better::Absent | Better::Failed(_) => {
-            state.better =
-                Better::Fetching(Download { source: "looking for a way".into(), began: state.now, ..Download::default() });
-            vec![Effect::Fetch]
-        }
-        Better::Fetching(_) => {
-            state.better = Better::Absent;
-            state.say("the download was stopped");
-            vec![Effect::CancelFetch]
-        }
-        Better::Ready if state.live() > 0 => {
-            state.better = Better::WaitingToSwitch;
-            vec![]
-        }
-        Better::Ready | Better::WaitingToSwitch => switch_now(state),
-        Better::Loading => vec![],
-    }
-}
-
-fn switch_now(state: &mut State) -> Vec<Effect> {
-    state.better = Better::Loading;
-    vec![Effect::Switch(state.options.better_name.clone())]
-}
-
-fn switch_if_waiting(state: &mut State) -> Vec<Effect> {
-    if state.better == Better::WaitingToSwitch && state.live() == 0 { switch_now(state) } else { Vec::new() }
-}
-
-fn switch_back(state: &mut State) -> Vec<Effect> {
-    if state.on_small_model() || state.better == Better::Loading {
-        return Vec::new();
-    }
-    if state.live() > 0 {
-        state.say("answers are still running: stop them first (Ctrl-C in each pane)");
-        return Vec::new();
-    }
-    state.better = Better::Loading;
-    vec![Effect::Switch(state.options.small_name.clone())]
-}
-
-fn on_progress(state: &mut State, progress: Progress) {
-    let Better::Fetching(download) = &mut state.better else { return };
-    if download.source != progress.source {
-        download.began = state.now;
-    }
-    let passed = state.now.saturating_sub(download.began).as_secs_f64();
-    download.rate = (passed > 0.5 && progress.done > 0).then(|| progress.done as f64 / passed);
-    (download.source, download.done, download.total) = (progress.source, progress.done, progress.total);
-}
-
-fn on_fetched(state: &mut State, result: Result<(), String>) -> Vec<Effect> {
-    if !matches!(state.better, Better::Fetching(_)) {
-        return Vec::new();
-    }
-    let wanted = std::mem::take(&mut state.wanted);
-    match result {
-        Ok(()) => state.better = Better::Ready,
-        Err(why) => state.better = Better::Failed(why),
-    }
-    if wanted && state.better == Better::Ready { model(state) } else { Vec::new() }
-}
-
-fn on_switched(state: &mut State, result: Result<String, String>) {
-    let small = state.options.small_name.clone();
-    match result {
-        Ok(name) if name == small => {
-            state.better = Better::Ready;
-            state.say(format!("{name} answers now; every chat is still here"));
-        }
-        Ok(_) => {
-            state.better = Better::InUse;
-            state.say(format!("{} answers now; every chat is still here", state.options.better_title));
-        }
-        // Fetching looks at the file again, and replaces it if it is damaged.
-        Err(why) if state.on_small_model() => state.better = Better::Failed(why),
-        Err(why) => {
-            state.better = Better::InUse;
-            state.complain(why);
-        }
-    }
-}
-
-pub(super) fn on_event(state: &mut State, user: UserId, event: Event) {
-    let Some(pane) = state.pane_of(user) else { return };
-    match event {
-        Event::Queued { .. } => {}
-        Event::Admitted { .. } => pane.preempted_by = None,
-        Event::Token { text, .. } => {
-            pane.preempted_by = None;
-            pane.transcript.append(&text);
-        }
-        Event::Preempted { by, .. } => pane.preempted_by = Some(by),
-        Event::Witnessed(_) => {}
-        Event::Finished(end) => {
-            pane.live = false;
-            pane.preempted_by = None;
-            pane.transcript.append(&end.text);
-            let note = match end.reason {
-                FinishReason::Stop if end.generated_tokens <= 1 => Some("(an empty answer)".to_owned()),
-                FinishReason::Stop => None,
-                FinishReason::Length => end.message,
-                FinishReason::ContextFull | FinishReason::KvFull => {
-                    let new = keymap::key_for(Action::ClearChat);
-                    Some(format!("{}. {new} begins a new conversation", end.message.unwrap_or_default()))
-                }
-                FinishReason::Cancelled => Some("stopped".to_owned()),
-                FinishReason::Failed => Some(format!("failed: {}", end.message.unwrap_or_default())),
-            };
-            pane.transcript.close(note);
-        }
-        Event::Rejected(why) => {
-            pane.live = false;
-            pane.transcript.pop();
-            if let Some(prompt) = pane.transcript.pop()
-                && pane.editor.is_empty()
-            {
-                pane.editor.set(&prompt.text);
-            }
-            pane.refused = Some(super::text::one_line(&why.to_string()));
-        }
-    }
-}
-
-fn help_key(key: KeyEvent, action: Option<Action>, scroll: usize) -> Mode {
-    match (key.code, action) {
-        (KeyCode::Down, _) => Mode::Help { scroll: scroll + 1 },
-        (KeyCode::Up, _) => Mode::Help { scroll: scroll.saturating_sub(1) },
-        (KeyCode::PageDown, _) => Mode::Help { scroll: scroll + 10 },
-        (KeyCode::PageUp, _) => Mode::Help { scroll: scroll.saturating_sub(10) },
-        (KeyCode::Home, _) => Mode::Help { scroll: 0 },
-        _ => Mode::Chat,
-    }
-}
-
-fn palette_key(state: &mut State, key: KeyEvent, action: Option<Action>, mut filter: Editor, chosen: usize) -> Vec<Effect> {
-    let found = keymap::search(state.keys(), filter.text());
-    let last = found.len().saturating_sub(1);
-    let chosen = match (key.code, action) {
-        (KeyCode::Esc, _) | (_, Some(Action::Cancel | Action::Palette)) => return Vec::new(),
-        (KeyCode::Enter, _) => return found.get(chosen.min(last)).map_or_else(Vec::new, |binding| act(state, binding.action)),
-        (KeyCode::Down, _) => (chosen + 1).min(last),
-        (KeyCode::Up, _) => chosen.saturating_sub(1),
-        (KeyCode::PageDown, _) => (chosen + 10).min(last),
-        (KeyCode::PageUp, _) => chosen.saturating_sub(10),
-        _ => {
-            type_into(&mut filter, key, action);
-            0
-        }
-    };
-    state.mode = Mode::Palette { filter, chosen };
-    Vec::new()
-}
-
-/// A key in a one-line field.
-fn type_into(editor: &mut Editor, key: KeyEvent, action: Option<Action>) {
-    match (key.code, action) {
-        (_, Some(Action::Edit(Edit::Up | Edit::Down))) => {}
-        (_, Some(Action::Edit(edit))) => edit_in(editor, edit, usize::MAX),
-        (KeyCode::Char(c), None) if key.modifiers.difference(KeyModifiers::SHIFT).is_empty() => {
-            editor.insert(c.encode_utf8(&mut [0; 4]));
-        }
-        _ => {}
-    }
-}
-
-fn rename_key(state: &mut State, key: KeyEvent, action: Option<Action>, mut editor: Editor) -> Vec<Effect> {
-    match (key.code, action) {
-        (KeyCode::Esc, _) | (_, Some(Action::Cancel)) => {}
-        (KeyCode::Enter, _) => {
-            let name: String = super::text::one_line(editor.text().trim()).chars().take(24).collect();
-            if !name.is_empty() {
-                let letter = state.free_letter(&name, Some(state.focus));
-                let person = &mut state.focused_mut().person;
-                (person.name, person.letter) = (name, letter);
-                return vec![named(state)];
-            }
-        }
-        _ => {
-            type_into(&mut editor, key, action);
-            state.mode = Mode::Rename(editor);
-        }
-    }
-    Vec::new()
-}
-
-fn params_key(state: &mut State, key: KeyEvent, action: Option<Action>, mut form: Form) {
-    let last = form.fields.len() - 1;
-    match (key.code, action) {
-        (KeyCode::Esc, _) | (_, Some(Action::Cancel)) => return,
-        (KeyCode::Enter, _) => match form.apply(state.focused_mut()) {
-            Ok(()) => {
-                let name = state.focused().person.name.clone();
-                state.say(format!("{name}: from the next prompt on"));
-                return;
-            }
-            Err(error) => form.error = Some(error),
-        },
-        (KeyCode::Down | KeyCode::Tab, _) => form.at = if form.at == last { 0 } else { form.at + 1 },
-        (KeyCode::Up | KeyCode::BackTab, _) => form.at = form.at.checked_sub(1).unwrap_or(last),
-        _ => {
-            let at = form.at;
-            type_into(&mut form.fields[at], key, action);
-            form.error = None;
-        }
-    }
-    state.mode = Mode::Params(form);
 }

@@ -1,0 +1,100 @@
+//! Keys while something is open over the chat.
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use super::{Effect, act, edit_in, named};
+use crate::ui::editor::Editor;
+use crate::ui::keymap::{self, Action, Edit};
+use crate::ui::params::Form;
+use crate::ui::state::{Mode, State};
+
+pub(super) fn help_key(key: KeyEvent, action: Option<Action>, scroll: usize) -> Mode {
+    match (key.code, action) {
+        (KeyCode::Down, _) => Mode::Help { scroll: scroll + 1 },
+        (KeyCode::Up, _) => Mode::Help { scroll: scroll.saturating_sub(1) },
+        (KeyCode::PageDown, _) => Mode::Help { scroll: scroll + 10 },
+        (KeyCode::PageUp, _) => Mode::Help { scroll: scroll.saturating_sub(10) },
+        (KeyCode::Home, _) => Mode::Help { scroll: 0 },
+        _ => Mode::Chat,
+    }
+}
+
+pub(super) fn palette_key(
+    state: &mut State,
+    key: KeyEvent,
+    action: Option<Action>,
+    mut filter: Editor,
+    chosen: usize,
+) -> Vec<Effect> {
+    let found = keymap::search(state.keys(), filter.text());
+    let last = found.len().saturating_sub(1);
+    let chosen = match (key.code, action) {
+        (KeyCode::Esc, _) | (_, Some(Action::Cancel | Action::Palette)) => return Vec::new(),
+        (KeyCode::Enter, _) => return found.get(chosen.min(last)).map_or_else(Vec::new, |binding| act(state, binding.action)),
+        (KeyCode::Down, _) => (chosen + 1).min(last),
+        (KeyCode::Up, _) => chosen.saturating_sub(1),
+        (KeyCode::PageDown, _) => (chosen + 10).min(last),
+        (KeyCode::PageUp, _) => chosen.saturating_sub(10),
+        _ => {
+            type_into(&mut filter, key, action);
+            0
+        }
+    };
+    state.mode = Mode::Palette { filter, chosen };
+    Vec::new()
+}
+
+/// A key in a one-line field.
+pub(super) fn type_into(editor: &mut Editor, key: KeyEvent, action: Option<Action>) {
+    match (key.code, action) {
+        (_, Some(Action::Edit(Edit::Up | Edit::Down))) => {}
+        (_, Some(Action::Edit(edit))) => edit_in(editor, edit, usize::MAX),
+        (KeyCode::Char(c), None) if key.modifiers.difference(KeyModifiers::SHIFT).is_empty() => {
+            editor.insert(c.encode_utf8(&mut [0; 4]));
+        }
+        _ => {}
+    }
+}
+
+pub(super) fn rename_key(state: &mut State, key: KeyEvent, action: Option<Action>, mut editor: Editor) -> Vec<Effect> {
+    match (key.code, action) {
+        (KeyCode::Esc, _) | (_, Some(Action::Cancel)) => {}
+        (KeyCode::Enter, _) => {
+            let name: String = crate::ui::text::one_line(editor.text().trim()).chars().take(24).collect();
+            if !name.is_empty() {
+                let letter = state.free_letter(&name, Some(state.focus));
+                let person = &mut state.focused_mut().person;
+                (person.name, person.letter) = (name, letter);
+                return vec![named(state)];
+            }
+        }
+        _ => {
+            type_into(&mut editor, key, action);
+            state.mode = Mode::Rename(editor);
+        }
+    }
+    Vec::new()
+}
+
+pub(super) fn params_key(state: &mut State, key: KeyEvent, action: Option<Action>, mut form: Form) {
+    let last = form.fields.len() - 1;
+    match (key.code, action) {
+        (KeyCode::Esc, _) | (_, Some(Action::Cancel)) => return,
+        (KeyCode::Enter, _) => match form.apply(state.focused_mut()) {
+            Ok(()) => {
+                let name = state.focused().person.name.clone();
+                state.say(format!("{name}: from the next prompt on"));
+                return;
+            }
+            Err(error) => form.error = Some(error),
+        },
+        (KeyCode::Down | KeyCode::Tab, _) => form.at = if form.at == last { 0 } else { form.at + 1 },
+        (KeyCode::Up | KeyCode::BackTab, _) => form.at = form.at.checked_sub(1).unwrap_or(last),
+        _ => {
+            let at = form.at;
+            type_into(&mut form.fields[at], key, action);
+            form.error = None;
+        }
+    }
+    state.mode = Mode::Params(form);
+}
