@@ -15,9 +15,9 @@ use crate::config::Config;
 use crate::engine::EngineHandle;
 use crate::hub::{self, Choice, NANO, Progress, Published, SMOLLM2};
 use crate::launch::{default_choice, launch_recorded, pace_for};
+use crate::ui::keymap;
 use crate::ui::run::{Services, run};
 use crate::ui::state::{Better, Options};
-use crate::ui::theme::{Colors, Theme};
 
 /// Seats of the batch when nobody says otherwise: few enough that a queue can be seen.
 const SEATS: usize = 8;
@@ -38,6 +38,7 @@ pub async fn open(config: Config) -> anyhow::Result<ExitCode> {
     need_terminal("the room", "batchroom ask")?;
     let named = config.model.as_deref().map(Choice::parse).transpose()?;
     let opening = Opening::plan(named);
+    keymap::remap(&config.screen.keys);
     let services = Arc::new(Room { config: config.clone(), recorded: AtomicU32::new(0) });
     let (engine, opening) = tokio::task::spawn_blocking({
         let services = services.clone();
@@ -82,7 +83,12 @@ pub(crate) fn options_of(config: &Config) -> Options {
         panes: config.screen.panes,
         names: config.screen.names.clone(),
         fps: config.screen.fps,
-        theme: Theme::new(Colors::detect(|name| std::env::var(name).ok())),
+        theme: config.screen.theme(|name| std::env::var(name).ok()),
+        readonly: config.screen.readonly,
+        mouse: config.screen.mouse,
+        bots: config.screen.bots,
+        bots_pause: config.screen.bots_pause,
+        bots_load: config.screen.bots_load,
         system: config.system.clone(),
         sampling: config.sampling.clone(),
         seed: config.seed,

@@ -1,6 +1,10 @@
 //! The tables of keys: of the room, and of a replay. What a key does, the help, the footer and the palette are all made
 //! from them.
 
+use std::sync::OnceLock;
+
+use super::fuzzy;
+use super::words::Lang;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 /// Everything a person can ask of the screen.
@@ -29,6 +33,10 @@ pub enum Action {
     FullSpeed,
     Model,
     SwitchBack,
+    Settings,
+    MoreBots,
+    FewerBots,
+    Mouse,
     Help,
     Palette,
     PageUp,
@@ -133,6 +141,42 @@ impl Key {
         Key { code, mods }
     }
 
+    /// Reads what [`Key::label`] says, in any case: `Ctrl-P`, `alt-enter`, `F2`, `Shift-Up`.
+    pub fn parse(text: &str) -> Option<Key> {
+        let mut mods = KeyModifiers::NONE;
+        let lower = text.trim().to_lowercase();
+        let mut rest = lower.as_str();
+        for (name, modifier) in [("ctrl-", CTRL), ("alt-", ALT), ("shift-", SHIFT), ("ctrl-", CTRL), ("alt-", ALT)] {
+            if let Some(after) = rest.strip_prefix(name).filter(|after| !after.is_empty()) {
+                mods |= modifier;
+                rest = after;
+            }
+        }
+        let mut chars = rest.chars();
+        let code = match (rest, chars.next(), chars.next()) {
+            ("enter", ..) => KeyCode::Enter,
+            ("tab", ..) if mods.contains(SHIFT) => return Some(Key { code: KeyCode::BackTab, mods: mods.difference(SHIFT) }),
+            ("tab", ..) => KeyCode::Tab,
+            ("esc", ..) => KeyCode::Esc,
+            ("space", ..) => KeyCode::Char(' '),
+            ("backspace", ..) => KeyCode::Backspace,
+            ("del" | "delete", ..) => KeyCode::Delete,
+            ("up" | "↑", ..) => KeyCode::Up,
+            ("down" | "↓", ..) => KeyCode::Down,
+            ("left" | "←", ..) => KeyCode::Left,
+            ("right" | "→", ..) => KeyCode::Right,
+            ("home", ..) => KeyCode::Home,
+            ("end", ..) => KeyCode::End,
+            ("pgup" | "pageup", ..) => KeyCode::PageUp,
+            ("pgdn" | "pagedown", ..) => KeyCode::PageDown,
+            (_, Some('f'), Some(_)) => KeyCode::F(rest[1..].parse().ok().filter(|number| (1..=24).contains(number))?),
+            // A letter alone is text.
+            (_, Some(ch), None) if mods.intersects(CTRL | ALT) => KeyCode::Char(ch),
+            _ => return None,
+        };
+        Some(Key { code, mods })
+    }
+
     /// `Ctrl-P`, `Alt-Enter`, `F2`.
     pub fn label(self) -> String {
         let mut label = String::new();
@@ -192,13 +236,14 @@ pub const TABLE: &[Binding] = &[
     ),
     bind(Action::NextPane, &[Key::plain(KeyCode::Tab)], "pane", "go to the next pane", Group::Panes),
     bind(Action::Cancel, &[Key::ctrl('c')], "stop", "stop this pane's answer; with none to stop, quit", Group::Chat),
-    bind(Action::View, &[Key::plain(KeyCode::F(8))], "panels", "both rooms, all panels, chats only", Group::Panes),
     bind(Action::Pause, &[Key::plain(KeyCode::F(2))], "pause", "pause the engine, or let it run", Group::Engine),
     bind(Action::Step, &[Key::plain(KeyCode::F(3))], "step", "pause and make one step", Group::Engine),
+    bind(Action::View, &[Key::plain(KeyCode::F(8))], "panels", "both rooms, all panels, chats only", Group::Panes),
+    bind(Action::Settings, &[Key::plain(KeyCode::F(10))], "settings", "the engine's knobs, all of them live", Group::Engine),
+    bind(Action::Palette, &[Key::ctrl('p')], "everything", "list every action and run one", Group::Program),
     bind(Action::Slower, &[Key::plain(KeyCode::F(4))], "slower", "slow motion: fewer steps a second", Group::Engine),
     bind(Action::Faster, &[Key::plain(KeyCode::F(5))], "faster", "more steps a second", Group::Engine),
     bind(Action::Broadcast, &[Key::plain(KeyCode::F(9))], "to all", "send what is typed to all panes, on or off", Group::Chat),
-    bind(Action::Palette, &[Key::ctrl('p')], "everything", "list every action and run one", Group::Program),
     bind(Action::Help, &[Key::plain(KeyCode::F(1))], "help", "these keys", Group::Program),
     bind(Action::SendAll, &[Key::alt('a')], "", "send this draft to all panes, once", Group::Chat),
     bind(Action::ClearChat, &[Key::ctrl('n')], "", "new conversation in this pane", Group::Chat),
@@ -223,8 +268,11 @@ pub const TABLE: &[Binding] = &[
     bind(Action::Zoom, &[Key::ctrl('o'), Key::plain(KeyCode::F(7))], "", "this pane alone, or all", Group::Panes),
     bind(Action::StepTen, &[Key::with(KeyCode::F(3), SHIFT), Key::alt('0')], "", "pause and make ten steps", Group::Engine),
     bind(Action::FullSpeed, &[Key::plain(KeyCode::F(6))], "", "full speed", Group::Engine),
+    bind(Action::MoreBots, &[Key::alt('=')], "", "one more bot: somebody who chats by themselves", Group::Engine),
+    bind(Action::FewerBots, &[Key::alt('-')], "", "one bot fewer", Group::Engine),
     bind(Action::Model, &[Key::ctrl('g')], "", "get the better model, stop that, or switch to it", Group::Model),
     bind(Action::SwitchBack, &[], "", "switch back to the model before", Group::Model),
+    bind(Action::Mouse, &[Key::alt('u')], "", "the mouse chooses panes and scrolls, or selects text again", Group::Program),
     bind(Action::Redraw, &[Key::ctrl('l')], "", "draw the screen again", Group::Program),
     bind(Action::Suspend, &[Key::ctrl('z')], "", "to the shell; fg comes back", Group::Program),
     bind(Action::Quit, &[], "", "quit batchroom", Group::Program),
@@ -320,6 +368,60 @@ pub const REPLAY: &[Binding] = &[
     bind(Action::Back, &[Key::plain(KeyCode::Esc)], "", "close what is open; twice: quit", Group::Program),
 ];
 
+static ROOM: OnceLock<&'static [Binding]> = OnceLock::new();
+
+/// The keys of the room that are in force.
+pub fn room() -> &'static [Binding] {
+    ROOM.get().copied().unwrap_or(TABLE)
+}
+
+/// Puts other keys in force, once, before the screen opens. A key that is taken from an action is that action's no more.
+pub fn remap(changes: &[(Action, Vec<Key>)]) {
+    if changes.is_empty() {
+        return;
+    }
+    let taken = |key: &Key| changes.iter().any(|(_, keys)| keys.contains(key));
+    let row = |row: &Binding| {
+        let keys: Vec<Key> = match changes.iter().find(|(action, _)| *action == row.action) {
+            Some((_, keys)) => keys.clone(),
+            None => row.keys.iter().copied().filter(|key| !taken(key)).collect(),
+        };
+        // Once in the life of the program.
+        Binding { action: row.action, keys: keys.leak(), short: row.short, about: row.about, group: row.group }
+    };
+    let table: Vec<Binding> = TABLE.iter().map(row).collect();
+    let _ = ROOM.set(table.leak());
+}
+
+/// What `config.toml` calls an action: `step_ten`, `edit_word_left`, `focus_pane_1`.
+pub fn action_name(action: Action) -> String {
+    let mut name = String::new();
+    for ch in format!("{action:?}").chars() {
+        match ch {
+            '(' => name.push('_'),
+            ')' => {}
+            ch if ch.is_uppercase() => {
+                if !name.is_empty() && !name.ends_with('_') {
+                    name.push('_');
+                }
+                name.extend(ch.to_lowercase());
+            }
+            ch => name.push(ch),
+        }
+    }
+    name
+}
+
+pub fn action_named(name: &str) -> Option<Action> {
+    TABLE.iter().map(|binding| binding.action).find(|action| action_name(*action) == name)
+}
+
+pub fn nearest_name(name: &str) -> Option<String> {
+    let near = |known: &String| strsim::jaro_winkler(known, name);
+    let names = TABLE.iter().map(|binding| action_name(binding.action));
+    names.filter(|known| near(known) > 0.8).max_by(|a, b| near(a).total_cmp(&near(b)))
+}
+
 /// What a key asks for; None when it is text, or nothing.
 pub fn lookup(table: &[Binding], event: &KeyEvent) -> Option<Action> {
     let mut mods = event.modifiers & (CTRL | ALT | SHIFT);
@@ -344,7 +446,7 @@ pub fn lookup(table: &[Binding], event: &KeyEvent) -> Option<Action> {
 
 /// The key to show for an action.
 pub fn key_for(action: Action) -> String {
-    let binding = TABLE.iter().find(|binding| binding.action == action);
+    let binding = room().iter().find(|binding| binding.action == action);
     binding.and_then(|binding| binding.keys.first()).map(|key| display(action, *key)).unwrap_or_default()
 }
 
@@ -355,20 +457,20 @@ fn display(action: Action, key: Key) -> String {
     }
 }
 
-/// The rows that the palette offers for what was typed, best first: all words must occur.
-pub fn search(table: &'static [Binding], filter: &str) -> Vec<&'static Binding> {
-    let words: Vec<String> = filter.split_whitespace().map(str::to_lowercase).collect();
-    let mut found: Vec<(usize, &Binding)> = table
+/// The rows that the palette offers for what was typed, best first. English finds them in every language.
+pub fn search(table: &'static [Binding], filter: &str, lang: Lang) -> Vec<&'static Binding> {
+    let filter = fuzzy::fold(filter);
+    let mut found: Vec<(i32, &Binding)> = table
         .iter()
         .filter(|binding| binding.group != Group::Editing && !matches!(binding.action, Action::Palette | Action::Back))
         .filter_map(|binding| {
-            let text = format!("{} {} {}", binding.about, binding.short, binding.group.title()).to_lowercase();
-            let places: Option<Vec<usize>> = words.iter().map(|word| text.find(word.as_str())).collect();
-            places.map(|places| (places.iter().sum(), binding))
+            let (about, group) = (lang.tr(binding.about), lang.tr(binding.group.title()));
+            let own = fuzzy::fold(&format!("{about} · {} · {group}", lang.tr(binding.short)));
+            let english = fuzzy::fold(&format!("{} · {} · {}", binding.about, binding.short, action_name(binding.action)));
+            let score = fuzzy::score(&filter, &own).max(fuzzy::score(&filter, &english));
+            score.map(|score| (score, binding))
         })
         .collect();
-    if !words.is_empty() {
-        found.sort_by_key(|(place, _)| *place);
-    }
+    found.sort_by_key(|(score, _)| -score);
     found.into_iter().map(|(_, binding)| binding).collect()
 }

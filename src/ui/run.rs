@@ -65,6 +65,13 @@ pub async fn run(engine: EngineHandle, services: Arc<dyn Services>, options: Opt
         leave: None,
     };
     app.name_all();
+    if app.state.mouse {
+        app.carry_out(Effect::Mouse(true));
+    }
+    let bots = app.state.options.bots;
+    for effect in super::bots::set_number(&mut app.state, bots) {
+        app.carry_out(effect);
+    }
     let mut input = listen_for_input()?;
     if app.state.wanted {
         app.fetch_wanted();
@@ -177,6 +184,12 @@ impl App {
                 None => std::future::pending().await,
             }
         };
+        let bot_due = async {
+            match super::bots::next(&self.state) {
+                Some(due) => sleep_until(self.opened + due).await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             biased;
             _ = signals.terminate.recv() => self.leave = Some(128 + 15),
@@ -193,6 +206,7 @@ impl App {
             progress = fetching(&mut self.fetch) => self.fetched(progress),
             () = frame_due => {}
             () = notice_over => self.take(Msg::Tick),
+            () = bot_due => self.take(Msg::Tick),
         }
         Ok(())
     }
@@ -240,6 +254,12 @@ impl App {
             Effect::Pause(paused) => self.engine.pause(paused),
             Effect::Step(steps) => self.engine.step(steps),
             Effect::SetPace(pace) => self.engine.set_pace(pace),
+            Effect::SetLimits(limits) => self.engine.set_limits(limits),
+            Effect::SetKvBlocks(blocks) => self.engine.set_kv_blocks(blocks),
+            Effect::Mouse(ours) => {
+                let _ = self.screen.mouse(ours);
+            }
+            Effect::SetTargetItl(target) => self.engine.set_target_itl(target),
             Effect::Fetch => {
                 let (sender, progress) = watch::channel(Progress::default());
                 self.fetch = Some(Fetch { progress, task: tokio::spawn(self.services.fetch(sender)) });
@@ -504,7 +524,8 @@ pub(super) fn into_messages(burst: Vec<TermEvent>, rest_of_paste: bool) -> Vec<O
             TermEvent::Key(key) => Some(Some(Msg::Key(key))),
             TermEvent::Paste(text) => Some(Some(Msg::Paste(text))),
             TermEvent::Resize(..) => Some(None),
-            TermEvent::FocusGained | TermEvent::FocusLost | TermEvent::Mouse(_) => None,
+            TermEvent::Mouse(event) => Some(Some(Msg::Mouse(event))),
+            TermEvent::FocusGained | TermEvent::FocusLost => None,
         })
         .collect()
 }

@@ -3,11 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ratatui::layout::Rect;
+
+use super::bots::{Bots, Load};
 use super::editor::Editor;
 use super::keymap;
 use super::params::Form;
 use super::people::{People, Person};
 use super::replay::Reel;
+use super::settings::{Desk, Settings};
 use super::theme::Theme;
 use super::transcript::Transcript;
 use crate::batch::UserId;
@@ -37,6 +41,7 @@ pub enum Mode {
     /// A step's number, in a replay.
     GoTo(Editor),
     Params(Form),
+    Settings(Desk),
     ConfirmClose,
     ConfirmClear,
     ConfirmQuit,
@@ -127,6 +132,12 @@ pub struct Options {
     pub names: Vec<String>,
     pub fps: u32,
     pub theme: Theme,
+    /// Nothing can be sent or changed.
+    pub readonly: bool,
+    pub mouse: bool,
+    pub bots: usize,
+    pub bots_pause: Option<Duration>,
+    pub bots_load: Load,
     pub system: Option<String>,
     pub sampling: SamplingParams,
     pub seed: Option<u64>,
@@ -163,6 +174,12 @@ pub struct State {
     pub notice: Option<Notice>,
     pub snapshot: Arc<Snapshot>,
     pub now: Duration,
+    pub settings: Settings,
+    /// The whole screen, as it was last measured.
+    pub area: Rect,
+    /// The mouse is ours, not the terminal's.
+    pub mouse: bool,
+    pub bots: Bots,
     /// This is a recording.
     pub replay: Option<Reel>,
     next_user: u32,
@@ -190,11 +207,19 @@ impl State {
             notice: None,
             snapshot,
             now: Duration::ZERO,
+            settings: Settings::default(),
+            area: Rect::default(),
+            mouse: options.mouse,
+            bots: Bots::new(seed),
             replay: None,
             next_user: 1,
             next_seed: seed,
             options,
         };
+        if let Some(pause) = state.options.bots_pause {
+            state.bots.set_pause(pause);
+        }
+        state.bots.set_load(state.options.bots_load);
         for _ in 0..state.options.panes.clamp(1, MAX_PANES) {
             state.add_pane();
         }
@@ -251,7 +276,8 @@ impl State {
     }
 
     pub fn people(&self) -> People {
-        People(self.panes.iter().map(|pane| &pane.person).chain(&self.gone).cloned().collect())
+        let here = self.panes.iter().map(|pane| &pane.person).chain(self.bots.people());
+        People(here.chain(&self.gone).cloned().collect())
     }
 
     /// Keeps the name of someone whose pane is closed, as long as the panels can still speak of them.
@@ -260,6 +286,11 @@ impl State {
         if self.gone.len() > MAX_GONE {
             self.gone.remove(0);
         }
+    }
+
+    /// Somebody came back.
+    pub fn forget(&mut self, user: UserId) {
+        self.gone.retain(|person| person.user != user);
     }
 
     pub fn pane_of(&mut self, user: UserId) -> Option<&mut Pane> {
@@ -285,7 +316,7 @@ impl State {
 
     /// The keys that are in force.
     pub fn keys(&self) -> &'static [keymap::Binding] {
-        if self.replay.is_some() { keymap::REPLAY } else { keymap::TABLE }
+        if self.replay.is_some() { keymap::REPLAY } else { keymap::room() }
     }
 
     pub fn on_small_model(&self) -> bool {

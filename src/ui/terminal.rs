@@ -4,8 +4,8 @@ use std::io::{self, Stdout, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossterm::event::{
-    DisableBracketedPaste, EnableBracketedPaste, KeyboardEnhancementFlags, PopKeyboardEnhancementFlags,
-    PushKeyboardEnhancementFlags,
+    DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture, KeyboardEnhancementFlags,
+    PopKeyboardEnhancementFlags, PushKeyboardEnhancementFlags,
 };
 use crossterm::terminal::{
     BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen,
@@ -18,6 +18,8 @@ use ratatui::layout::Rect;
 
 /// Whether the terminal is ours now: what `restore` has to undo.
 static ENTERED: AtomicBool = AtomicBool::new(false);
+/// Whether the mouse is ours while the terminal is.
+static MOUSE: AtomicBool = AtomicBool::new(false);
 
 /// The terminal, taken. Dropping it gives it back.
 pub struct Screen {
@@ -46,6 +48,12 @@ impl Screen {
 
     pub fn size(&self) -> io::Result<ratatui::layout::Size> {
         self.terminal.size()
+    }
+
+    /// Takes the mouse, or leaves it to the terminal, which then selects text with it.
+    pub fn mouse(&mut self, ours: bool) -> io::Result<()> {
+        MOUSE.store(ours, Ordering::SeqCst);
+        if ours { execute!(io::stdout(), EnableMouseCapture) } else { execute!(io::stdout(), DisableMouseCapture) }
     }
 
     /// Everything is drawn again with the next frame.
@@ -86,6 +94,9 @@ fn enter() -> io::Result<()> {
     let mut out = io::stdout();
     // A terminal without an alternate screen would show through what was there.
     execute!(out, EnterAlternateScreen, Clear(ClearType::All), EnableBracketedPaste)?;
+    if MOUSE.load(Ordering::SeqCst) {
+        execute!(out, EnableMouseCapture)?;
+    }
     if again {
         // The keyboard flags are a stack: what is pushed once is popped once.
         return Ok(());
@@ -138,6 +149,9 @@ pub fn wait_for_hang_up() -> io::Error {
 pub fn restore() {
     if ENTERED.swap(false, Ordering::SeqCst) {
         let mut out = io::stdout();
+        if MOUSE.load(Ordering::SeqCst) {
+            let _ = execute!(out, DisableMouseCapture);
+        }
         let _ = execute!(
             out,
             EndSynchronizedUpdate,

@@ -161,4 +161,87 @@ mod tests {
             }
         }
     }
+
+    /// The string literals of `text` from `from` on, up to the end of the call that begins there.
+    fn literals(text: &str, from: usize, most: usize) -> Vec<String> {
+        let (mut found, mut depth) = (Vec::new(), 1);
+        let mut chars = text[from..].chars().peekable();
+        while let Some(ch) = chars.next() {
+            match ch {
+                '(' | '[' | '{' => depth += 1,
+                ')' | ']' | '}' => depth -= 1,
+                '"' => {
+                    let mut literal = String::new();
+                    while let Some(ch) = chars.next() {
+                        match ch {
+                            '"' => break,
+                            '\\' => match chars.next() {
+                                Some('n') => literal.push('\n'),
+                                // A line that goes on in the next.
+                                Some('\n') => while chars.next_if(|ch| ch.is_whitespace()).is_some() {},
+                                Some('u') => {
+                                    let code: String = chars.by_ref().skip(1).take_while(|ch| *ch != '}').collect();
+                                    literal.extend(u32::from_str_radix(&code, 16).ok().and_then(char::from_u32));
+                                }
+                                Some(other) => literal.push(other),
+                                None => break,
+                            },
+                            ch => literal.push(ch),
+                        }
+                    }
+                    found.push(literal);
+                }
+                _ => {}
+            }
+            if depth == 0 || found.len() == most {
+                break;
+            }
+        }
+        found
+    }
+
+    fn said_in(text: &str) -> Vec<String> {
+        let calls = [("say!(", 1), (".tr(", 4), (".plural(", 2)];
+        let found = calls.iter().flat_map(|(call, most)| {
+            text.match_indices(call).flat_map(|(at, _)| literals(text, at + call.len(), *most)).collect::<Vec<_>>()
+        });
+        // `tr(match which { "x" => .. })` has literals that are no sentences.
+        found.filter(|words| words.chars().any(char::is_alphabetic)).collect()
+    }
+
+    /// Every sentence of the screen has its translation, whether a test has drawn it or not.
+    #[test]
+    fn nothing_is_left_in_english() {
+        let mut said: Vec<(String, String)> = Vec::new();
+        let mut folders = vec![std::path::PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/src/ui"))];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else if !path.ends_with("words.rs") {
+                    let text = std::fs::read_to_string(&path).unwrap();
+                    let code = text.split("#[cfg(test)]").next().unwrap();
+                    let code: Vec<&str> = code.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+                    let name = path.display().to_string();
+                    said.extend(said_in(&code.join("\n")).into_iter().map(|words| (name.clone(), words)));
+                }
+            }
+        }
+        assert!(said.len() > 50, "the sentences were found");
+        use crate::ui::{keymap, settings};
+        for binding in keymap::TABLE.iter().chain(keymap::REPLAY) {
+            for words in [binding.about, binding.short, binding.group.title()] {
+                said.push(("keymap".into(), words.to_owned()));
+            }
+        }
+        said.extend(crate::ui::view::popup::GLOSSARY.map(|(_, about)| ("popup".to_owned(), about.to_owned())));
+        said.extend(settings::Knob::ALL.map(|knob| ("settings".to_owned(), knob.about().to_owned())));
+        let mut missing: Vec<(String, String)> = said.into_iter().filter(|(_, words)| !words.is_empty()).collect();
+        missing.retain(|(_, words)| !vietnamese().contains_key(words));
+        missing.sort();
+        missing.dedup_by(|a, b| a.1 == b.1);
+        let lines: Vec<String> = missing.iter().map(|(file, words)| format!("{file}: {words:?}")).collect();
+        assert!(lines.is_empty(), "{} sentences without Vietnamese:\n{}", lines.len(), lines.join("\n"));
+    }
 }

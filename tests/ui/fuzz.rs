@@ -16,7 +16,7 @@ use ratatui::layout::Rect;
 use crate::sample::{Dice, fresh, rich};
 use crate::{act, state, with};
 
-const ACTS: usize = 6_000;
+const ACTS: usize = 10_000;
 const TEXTS: [&str; 8] =
     ["a", " ", "測", "e\u{301}", "👩‍👩‍👧", "\u{1b}]0;x\u{7}", "\n\n", "một đoạn văn dài hơn một dòng, và còn nữa "];
 

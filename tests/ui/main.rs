@@ -5,6 +5,7 @@ mod sample;
 
 mod acts;
 mod fuzz;
+mod knobs;
 mod layouts;
 
 use std::sync::Arc;

@@ -4,21 +4,24 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseEvent};
 
 use super::editor::{DRAFT_MAX, Editor};
 use super::keymap::{self, Action, Edit};
 use super::params::Form;
 use super::replay;
+use super::settings::Desk;
 use super::state::{Mode, State};
+use super::words::say;
+use super::{bots, mouse};
 use crate::batch::UserId;
-use crate::engine::api::{Event, Pace, RunState, Snapshot};
+use crate::engine::api::{Event, Limits, Pace, RunState, Snapshot};
 use crate::hub::Progress;
 use crate::sampling::SamplingParams;
 use crate::text::Message;
 use chat::{clear, close_pane, send, send_all};
 use model::{model, on_fetched, on_progress, on_switched, switch_back, switch_if_waiting};
-use modes::{help_key, palette_key, params_key, rename_key, type_into};
+use modes::{help_key, palette_key, params_key, rename_key, settings_key, type_into};
 
 pub(super) use chat::on_event;
 
@@ -31,6 +34,7 @@ mod modes;
 pub enum Msg {
     Key(KeyEvent),
     Paste(String),
+    Mouse(MouseEvent),
     Snapshot(Arc<Snapshot>),
     Engine(UserId, Event),
     /// The channel of a request ended without an end.
@@ -57,6 +61,12 @@ pub enum Effect {
     Pause(bool),
     Step(u32),
     SetPace(Pace),
+    SetLimits(Limits),
+    /// In blocks.
+    SetKvBlocks(usize),
+    SetTargetItl(Option<Duration>),
+    /// Take the mouse, or leave it to the terminal.
+    Mouse(bool),
     Fetch,
     CancelFetch,
     Switch(String),
@@ -84,20 +94,28 @@ pub fn update(state: &mut State, msg: Msg, now: Duration) -> Vec<Effect> {
     }
     match msg {
         Msg::Key(key) if key.kind != KeyEventKind::Release => on_key(state, key),
-        Msg::Key(_) | Msg::Tick => Vec::new(),
+        Msg::Key(_) => Vec::new(),
+        Msg::Tick => bots::tick(state),
+        Msg::Mouse(event) => {
+            mouse::on_mouse(state, event);
+            Vec::new()
+        }
         Msg::Paste(text) => {
             paste(state, &text);
             Vec::new()
         }
         Msg::Snapshot(snapshot) => {
+            state.settings.seen(&snapshot);
             state.snapshot = snapshot;
             Vec::new()
         }
         Msg::Engine(user, event) => {
+            bots::on_event(state, user, &event);
             on_event(state, user, event);
             switch_if_waiting(state)
         }
         Msg::Lost(user) => {
+            bots::on_lost(state, Some(user));
             let fault = state.snapshot.fault.clone().unwrap_or_else(|| "the engine has stopped".into());
             if let Some(pane) = state.pane_of(user) {
                 pane.live = false;
@@ -111,8 +129,15 @@ pub fn update(state: &mut State, msg: Msg, now: Duration) -> Vec<Effect> {
         }
         Msg::Fetched(result) => on_fetched(state, result),
         Msg::Switched(result) => {
+            let effects = match &result {
+                Ok(_) => {
+                    bots::on_lost(state, None);
+                    state.settings.for_new_engine(&state.snapshot.limits)
+                }
+                Err(_) => Vec::new(),
+            };
             on_switched(state, result);
-            Vec::new()
+            effects
         }
     }
 }
@@ -120,7 +145,7 @@ pub fn update(state: &mut State, msg: Msg, now: Duration) -> Vec<Effect> {
 fn on_key(state: &mut State, key: KeyEvent) -> Vec<Effect> {
     // In a replay letters are keys, unless something is open that is typed into.
     let typing = matches!(state.mode, Mode::Palette { .. } | Mode::GoTo(_));
-    let action = keymap::lookup(if typing { keymap::TABLE } else { state.keys() }, &key);
+    let action = keymap::lookup(if typing { keymap::room() } else { state.keys() }, &key);
     if action == Some(Action::Suspend) {
         return vec![Effect::Suspend];
     }
@@ -148,6 +173,7 @@ fn on_key(state: &mut State, key: KeyEvent) -> Vec<Effect> {
             params_key(state, key, action, form);
             Vec::new()
         }
+        Mode::Settings(desk) => settings_key(state, key, action, desk),
         Mode::ConfirmClose => {
             let yes = matches!(key.code, KeyCode::Char('y' | 'Y') | KeyCode::Enter) || action == Some(Action::ClosePane);
             if yes { close_pane(state) } else { Vec::new() }
@@ -171,6 +197,9 @@ fn on_chat_key(state: &mut State, key: KeyEvent, action: Option<Action>) -> Vec<
     if let Some(action) = action {
         return act(state, action);
     }
+    if state.options.readonly {
+        return Vec::new();
+    }
     let typed = key.modifiers.difference(KeyModifiers::SHIFT).is_empty();
     if let (KeyCode::Char(c), true) = (key.code, typed) {
         insert(state, c.encode_utf8(&mut [0; 4]));
@@ -185,17 +214,33 @@ pub fn act(state: &mut State, action: Action) -> Vec<Effect> {
     {
         return effects;
     }
+    if state.options.readonly && changes_something(action) {
+        state.complain(state.options.theme.tr("this screen is read-only: nothing is sent or changed here"));
+        return Vec::new();
+    }
     match action {
+        Action::Mouse => {
+            state.mouse = !state.mouse;
+            let theme = state.options.theme;
+            state.say(theme.tr(if state.mouse {
+                "the mouse chooses panes and scrolls; Shift selects text"
+            } else {
+                "the mouse is the terminal's again"
+            }));
+            vec![Effect::Mouse(state.mouse)]
+        }
         Action::Send if state.broadcast => send_all(state),
         Action::Send => send(state, state.focus).into_iter().collect(),
         Action::SendAll => send_all(state),
         Action::ClosePane if state.panes.len() > 1 && !state.focused().holds_text() => close_pane(state),
-        Action::Cancel if state.focused().live => vec![Effect::Cancel(state.focused().person.user)],
+        Action::Cancel if state.focused().live && !state.options.readonly => vec![Effect::Cancel(state.focused().person.user)],
         Action::Pause => vec![Effect::Pause(state.snapshot.state != RunState::Paused)],
         Action::Step => vec![Effect::Pause(true), Effect::Step(1)],
         Action::StepTen => vec![Effect::Pause(true), Effect::Step(10)],
-        Action::Slower => set_pace(state, pace_beside(state, true)),
-        Action::Faster => set_pace(state, pace_beside(state, false)),
+        Action::Slower => set_pace_beside(state, true),
+        Action::Faster => set_pace_beside(state, false),
+        Action::MoreBots => bots::set_number(state, state.bots.wanted() + 1),
+        Action::FewerBots => bots::set_number(state, state.bots.wanted().saturating_sub(1)),
         Action::FullSpeed => set_pace(state, Pace::Full),
         Action::NewPane => new_pane(state),
         Action::Model => model(state),
@@ -207,6 +252,32 @@ pub fn act(state: &mut State, action: Action) -> Vec<Effect> {
             Vec::new()
         }
     }
+}
+
+/// What a read-only screen does not do.
+fn changes_something(action: Action) -> bool {
+    !matches!(
+        action,
+        Action::NextPane
+            | Action::PrevPane
+            | Action::FocusPane(_)
+            | Action::Zoom
+            | Action::View
+            | Action::PageUp
+            | Action::PageDown
+            | Action::LineUp
+            | Action::LineDown
+            | Action::Top
+            | Action::Bottom
+            | Action::Help
+            | Action::Palette
+            | Action::Mouse
+            | Action::Redraw
+            | Action::Suspend
+            | Action::Quit
+            | Action::Cancel
+            | Action::Back
+    )
 }
 
 /// The actions that change the screen alone.
@@ -233,7 +304,9 @@ fn act_on_screen(state: &mut State, action: Action) {
         Action::LineDown => scroll(state, |_| 1),
         Action::Top => state.focused_mut().transcript.to_top(),
         Action::Bottom => state.focused_mut().transcript.to_bottom(),
-        Action::ClosePane if state.panes.len() == 1 => state.complain("this is the last pane: Ctrl-C quits"),
+        Action::ClosePane if state.panes.len() == 1 => {
+            state.complain(state.options.theme.tr("this is the last pane: Ctrl-C quits"))
+        }
         other => {
             if let Some(mode) = opened_by(state, other) {
                 state.mode = mode;
@@ -250,6 +323,7 @@ fn opened_by(state: &State, action: Action) -> Option<Mode> {
         Action::Params => Some(Mode::Params(Form::of(state.focused()))),
         Action::Cancel | Action::Quit => Some(Mode::ConfirmQuit),
         Action::ClearChat => (!state.focused().transcript.is_empty()).then_some(Mode::ConfirmClear),
+        Action::Settings => Some(Mode::Settings(Desk::default())),
         Action::Help => Some(Mode::Help { scroll: 0 }),
         Action::Palette => Some(Mode::Palette { filter: Editor::default(), chosen: 0 }),
         _ => None,
@@ -260,7 +334,8 @@ fn new_pane(state: &mut State) -> Vec<Effect> {
     if state.add_pane() {
         return vec![named(state)];
     }
-    state.complain(format!("there are {} panes already, and no more fit", state.panes.len()));
+    let words = say!(state.options.theme, "there are {} panes already, and no more fit", state.panes.len());
+    state.complain(words);
     Vec::new()
 }
 
@@ -298,13 +373,14 @@ fn edit_in(editor: &mut Editor, edit: Edit, columns: usize) {
 
 fn insert(state: &mut State, text: &str) {
     if !state.focused_mut().editor.insert(text) {
-        state.complain(format!("a draft holds {} KiB: the rest was cut", DRAFT_MAX / 1024));
+        let words = say!(state.options.theme, "a draft holds {} KiB: the rest was cut", DRAFT_MAX / 1024);
+        state.complain(words);
     }
 }
 
 fn paste(state: &mut State, text: &str) {
     match &mut state.mode {
-        Mode::Chat if state.replay.is_some() => {}
+        Mode::Chat if state.replay.is_some() || state.options.readonly => {}
         Mode::Chat => insert(state, text),
         Mode::Palette { filter, chosen } => {
             filter.insert(&text.replace(['\n', '\r'], " "));
@@ -316,13 +392,23 @@ fn paste(state: &mut State, text: &str) {
         Mode::Params(form) => {
             form.fields[form.at].insert(text);
         }
+        Mode::Settings(desk) => {
+            if let Some(editor) = &mut desk.typing {
+                editor.insert(&text.replace(['\n', '\r'], " "));
+            }
+        }
         Mode::Help { .. } | Mode::ConfirmClose | Mode::ConfirmClear | Mode::ConfirmQuit => {}
     }
 }
 
-fn set_pace(state: &mut State, pace: Pace) -> Vec<Effect> {
+pub(super) fn set_pace(state: &mut State, pace: Pace) -> Vec<Effect> {
     state.pace = Some(pace);
     vec![Effect::SetPace(pace)]
+}
+
+pub(super) fn set_pace_beside(state: &mut State, slower: bool) -> Vec<Effect> {
+    let pace = pace_beside(state, slower);
+    set_pace(state, pace)
 }
 
 fn pace_beside(state: &State, slower: bool) -> Pace {

@@ -3,25 +3,29 @@
 use super::Effect;
 use crate::hub::Progress;
 use crate::ui::state::{Better, Download, State};
+use crate::ui::words::say;
 
 pub(super) fn model(state: &mut State) -> Vec<Effect> {
     match state.better.clone() {
         Better::InUse if state.on_small_model() => vec![],
         Better::InUse => {
-            state.say(format!(
-                "{} is in use; \u{201c}switch back\u{201d} is in the list of everything",
-                state.snapshot.model.title
-            ));
+            let title = &state.snapshot.model.title;
+            let words =
+                say!(state.options.theme, "{} is in use; \u{201c}switch back\u{201d} is in the list of everything", title);
+            state.say(words);
             vec![]
         }
         Better::Absent | Better::Failed(_) => {
-            state.better =
-                Better::Fetching(Download { source: "looking for a way".into(), began: state.now, ..Download::default() });
+            state.better = Better::Fetching(Download {
+                source: state.options.theme.tr("looking for a way").into(),
+                began: state.now,
+                ..Download::default()
+            });
             vec![Effect::Fetch]
         }
         Better::Fetching(_) => {
             state.better = Better::Absent;
-            state.say("the download was stopped");
+            state.say(state.options.theme.tr("the download was stopped"));
             vec![Effect::CancelFetch]
         }
         Better::Ready if state.live() > 0 => {
@@ -47,7 +51,7 @@ pub(super) fn switch_back(state: &mut State) -> Vec<Effect> {
         return Vec::new();
     }
     if state.live() > 0 {
-        state.say("answers are still running: stop them first (Ctrl-C in each pane)");
+        state.say(state.options.theme.tr("answers are still running: stop them first (Ctrl-C in each pane)"));
         return Vec::new();
     }
     state.better = Better::Loading;
@@ -81,11 +85,13 @@ pub(super) fn on_switched(state: &mut State, result: Result<String, String>) {
     match result {
         Ok(name) if name == small => {
             state.better = Better::Ready;
-            state.say(format!("{name} answers now; every chat is still here"));
+            let words = say!(state.options.theme, "{} answers now; every chat is still here", name);
+            state.say(words);
         }
         Ok(_) => {
             state.better = Better::InUse;
-            state.say(format!("{} answers now; every chat is still here", state.options.better_title));
+            let words = say!(state.options.theme, "{} answers now; every chat is still here", state.options.better_title);
+            state.say(words);
         }
         // Fetching looks at the file again, and replaces it if it is damaged.
         Err(why) if state.on_small_model() => state.better = Better::Failed(why),

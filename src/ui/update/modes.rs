@@ -6,7 +6,9 @@ use super::{Effect, act, edit_in, named};
 use crate::ui::editor::Editor;
 use crate::ui::keymap::{self, Action, Edit};
 use crate::ui::params::Form;
+use crate::ui::settings::{Desk, Knob};
 use crate::ui::state::{Mode, State};
+use crate::ui::words::say;
 
 pub(super) fn help_key(key: KeyEvent, action: Option<Action>, scroll: usize) -> Mode {
     match (key.code, action) {
@@ -26,7 +28,7 @@ pub(super) fn palette_key(
     mut filter: Editor,
     chosen: usize,
 ) -> Vec<Effect> {
-    let found = keymap::search(state.keys(), filter.text());
+    let found = keymap::search(state.keys(), filter.text(), state.options.theme.lang());
     let last = found.len().saturating_sub(1);
     let chosen = match (key.code, action) {
         (KeyCode::Esc, _) | (_, Some(Action::Cancel | Action::Palette)) => return Vec::new(),
@@ -83,7 +85,8 @@ pub(super) fn params_key(state: &mut State, key: KeyEvent, action: Option<Action
         (KeyCode::Enter, _) => match form.apply(state.focused_mut()) {
             Ok(()) => {
                 let name = state.focused().person.name.clone();
-                state.say(format!("{name}: from the next prompt on"));
+                let words = say!(state.options.theme, "{}: from the next prompt on", name);
+                state.say(words);
                 return;
             }
             Err(error) => form.error = Some(error),
@@ -97,4 +100,51 @@ pub(super) fn params_key(state: &mut State, key: KeyEvent, action: Option<Action
         }
     }
     state.mode = Mode::Params(form);
+}
+
+/// The knobs: arrows choose and turn, Enter types a value.
+pub(super) fn settings_key(state: &mut State, key: KeyEvent, action: Option<Action>, mut desk: Desk) -> Vec<Effect> {
+    let mut effects = Vec::new();
+    if let Some(mut editor) = desk.typing.take() {
+        match (key.code, action) {
+            (KeyCode::Esc, _) | (_, Some(Action::Cancel)) => desk.error = None,
+            (KeyCode::Enter, _) => match desk.knob().typed(state, editor.text()) {
+                Ok(done) => (effects, desk.error) = (done, None),
+                Err(why) => (desk.error, desk.typing) = (Some(why), Some(editor)),
+            },
+            _ => {
+                type_into(&mut editor, key, action);
+                (desk.error, desk.typing) = (None, Some(editor));
+            }
+        }
+        state.mode = Mode::Settings(desk);
+        return effects;
+    }
+    let last = Knob::ALL.len() - 1;
+    desk.error = None;
+    match (key.code, action) {
+        (KeyCode::Esc, _) | (_, Some(Action::Cancel | Action::Settings)) => return effects,
+        (KeyCode::Down | KeyCode::Tab, _) => desk.at = if desk.at == last { 0 } else { desk.at + 1 },
+        (KeyCode::Up | KeyCode::BackTab, _) => desk.at = desk.at.checked_sub(1).unwrap_or(last),
+        (KeyCode::Home, _) => desk.at = 0,
+        (KeyCode::End, _) => desk.at = last,
+        (KeyCode::Left | KeyCode::Char('-'), _) => effects = desk.knob().turn(state, false),
+        (KeyCode::Right | KeyCode::Char('+' | '='), _) => effects = desk.knob().turn(state, true),
+        (KeyCode::Enter, _) => desk.typing = Some(Editor::default()),
+        (KeyCode::Char(c), None) if c.is_ascii_alphanumeric() => {
+            let mut editor = Editor::default();
+            editor.insert(c.encode_utf8(&mut [0; 4]));
+            desk.typing = Some(editor);
+        }
+        // The engine's keys go on working: pause, step and pace are what one watches a change with.
+        (
+            _,
+            Some(action @ (Action::Pause | Action::Step | Action::StepTen | Action::Slower | Action::Faster | Action::FullSpeed)),
+        ) => {
+            effects = act(state, action);
+        }
+        _ => {}
+    }
+    state.mode = Mode::Settings(desk);
+    effects
 }

@@ -2,7 +2,7 @@
 
 use ratatui::layout::Rect;
 
-use crate::ui::state::{Rooms, State};
+use crate::ui::state::{Mode, Rooms, State};
 
 /// A chat pane smaller than this is not worth showing beside others.
 const PANE_MIN: (u16, u16) = (30, 9);
@@ -20,6 +20,8 @@ pub struct Layout {
     /// Index of a pane, and its place.
     pub panes: Vec<(usize, Rect)>,
     pub machine: Rect,
+    /// The knobs, in the chats' place while they are open.
+    pub desk: Rect,
     pub status: Rect,
     pub footer: Rect,
     /// The window is so small that only the chat is shown.
@@ -38,19 +40,36 @@ pub fn divide(area: Rect, state: &State, status: u16) -> Layout {
     let body = Rect { y: area.y + 1, height: area.height - 2 - status_rows, ..area };
     let (room, machine) = rooms(body, state);
     let mut layout = Layout { header, status, footer, machine, ..Layout::default() };
-    place_panes(&mut layout, room, state);
+    if matches!(state.mode, Mode::Settings(_)) {
+        layout.desk = room;
+        // Chats that have room under the knobs stay.
+        if let Some(left) = room.height.checked_sub(super::settings::WANTED).filter(|left| *left >= PANE_MIN.1) {
+            layout.desk.height = super::settings::WANTED;
+            let rest = Rect { y: layout.desk.bottom(), height: left, ..room };
+            place_panes(&mut layout, rest, state);
+        }
+    } else {
+        place_panes(&mut layout, room, state);
+    }
     layout
 }
 
 fn small(area: Rect, state: &State) -> Layout {
     let header = Rect { height: area.height.min(1), ..area };
     let room = Rect { y: area.y + header.height, height: area.height - header.height, ..area };
-    Layout { header, panes: vec![(state.focus, room)], too_small: true, ..Layout::default() }
+    let mut layout = Layout { header, too_small: true, ..Layout::default() };
+    match state.mode {
+        Mode::Settings(_) => layout.desk = room,
+        _ => layout.panes = vec![(state.focus, room)],
+    }
+    layout
 }
 
 fn rooms(body: Rect, state: &State) -> (Rect, Rect) {
     let nothing = Rect { width: 0, height: 0, ..body };
-    match state.rooms {
+    // A knob is turned to see what it does.
+    let shown = if matches!(state.mode, Mode::Settings(_)) { Rooms::Both } else { state.rooms };
+    match shown {
         Rooms::Chats => (body, nothing),
         Rooms::Machine => (nothing, body),
         Rooms::Both if body.width >= SIDE_BY_SIDE => {

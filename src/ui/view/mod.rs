@@ -9,6 +9,7 @@ pub mod pane;
 mod panel;
 pub mod popup;
 pub mod screen;
+pub mod settings;
 pub mod status;
 pub mod timeline;
 pub mod users;

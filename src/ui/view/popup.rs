@@ -10,9 +10,11 @@ use crate::ui::keymap::{Action, Group, key_for, search};
 use crate::ui::params::{FIELDS, Form};
 use crate::ui::state::{Mode, State};
 use crate::ui::text::{clip, width};
+use crate::ui::words::say;
 
 /// Draws what is open, and says where the cursor goes.
 pub fn draw(buf: &mut Buffer, area: Rect, state: &State) -> Option<Position> {
+    let theme = state.options.theme;
     match &state.mode {
         Mode::Help { scroll } => {
             help(buf, area, state, *scroll);
@@ -20,12 +22,14 @@ pub fn draw(buf: &mut Buffer, area: Rect, state: &State) -> Option<Position> {
         }
         Mode::Palette { filter, chosen } => palette(buf, area, state, filter, *chosen),
         Mode::Rename(editor) => {
-            let title = format!("New name for {}", clip(&state.focused().person.name, 24));
-            one_field(buf, area, state, editor, (&title, "Enter keeps it · Esc does not"))
+            let title = say!(theme, "New name for {}", clip(&state.focused().person.name, 24));
+            one_field(buf, area, state, editor, (&title, theme.tr("Enter keeps it · Esc does not")))
         }
-        Mode::GoTo(editor) => one_field(buf, area, state, editor, ("Go to step", "Enter goes there · Esc stays")),
+        Mode::GoTo(editor) => {
+            one_field(buf, area, state, editor, (theme.tr("Go to step"), theme.tr("Enter goes there · Esc stays")))
+        }
         Mode::Params(form) => params(buf, area, state, form),
-        Mode::Chat | Mode::ConfirmClose | Mode::ConfirmClear | Mode::ConfirmQuit => None,
+        Mode::Chat | Mode::Settings(_) | Mode::ConfirmClose | Mode::ConfirmClear | Mode::ConfirmQuit => None,
     }
 }
 
@@ -45,6 +49,26 @@ fn frame(buf: &mut Buffer, area: Rect, state: &State, size: (u16, u16), title: &
     inner
 }
 
+/// The words of the machine room, and what they mean.
+pub const GLOSSARY: [(&str, &str); 16] = [
+    ("step", "one pass over the weights: every row of the batch gets on by one token, or by a chunk of its prompt"),
+    ("batch", "the sequences that share this step: the weights are read once for all of them"),
+    ("prefill", "a prompt being computed, in chunks, between the others' tokens"),
+    ("decode", "one new token a step"),
+    ("budget", "tokens that one step computes at most, prompts and answers together"),
+    ("queue", "who waits for a seat, for blocks, or for the budget; the pane and the users table say which"),
+    ("TTFT", "time from Enter to the first token, waiting included"),
+    ("ITL p95", "19 of 20 gaps between two tokens are shorter"),
+    ("tok/s", "new tokens a second after the first one: waiting and prefill are not in it"),
+    ("KV", "the keys and values of every token so far, in blocks of a fixed size"),
+    ("cached", "blocks of ended chats that are kept: whoever begins with the same text need not compute it"),
+    ("shared", "blocks that several sequences hold at once, and only one copy is in memory"),
+    ("preempted", "its blocks were taken for an older request; it comes back, and its text stays"),
+    ("waste", "slots of blocks that are taken and not filled yet"),
+    ("paced", "slowed down for watching; no result depends on it"),
+    ("bot", "somebody made of program, who chats by themselves: load to watch"),
+];
+
 /// Every action by group, and how to read the machine room.
 fn help_lines(state: &State) -> Vec<Line<'static>> {
     let theme = state.options.theme;
@@ -53,43 +77,36 @@ fn help_lines(state: &State) -> Vec<Line<'static>> {
         if state.keys().iter().all(|binding| binding.group != group) {
             continue;
         }
-        lines.push(Line::from(Span::styled(group.title(), theme.strong())));
+        lines.push(Line::from(Span::styled(theme.tr(group.title()), theme.strong())));
         for binding in state.keys().iter().filter(|binding| binding.group == group) {
             // Two names for one key, as terminals send it, are one name for a person.
             let mut labels: Vec<String> = binding.keys.iter().map(|key| key.label()).collect();
             labels.dedup();
             labels.truncate(2);
             let shown = labels.join(", ");
-            let keys = if binding.keys.is_empty() { format!("{}, then type it", key_for(Action::Palette)) } else { shown };
+            let keys = if binding.keys.is_empty() { say!(theme, "{}, then type it", key_for(Action::Palette)) } else { shown };
             let pad = 24usize.saturating_sub(width(&keys));
-            let line =
-                vec![Span::styled(format!("  {keys}"), theme.key()), Span::raw(" ".repeat(pad.max(1))), Span::raw(binding.about)];
+            let line = vec![
+                Span::styled(format!("  {keys}"), theme.key()),
+                Span::raw(" ".repeat(pad.max(1))),
+                Span::raw(theme.tr(binding.about)),
+            ];
             lines.push(Line::from(line));
         }
         lines.push(Line::default());
     }
-    lines.push(Line::from(Span::styled("Reading the machine room", theme.strong())));
-    let words = [
-        ("step", "one pass over the weights: every row of the batch gets on by one token, or by a chunk of its prompt"),
-        ("prefill", "a prompt being computed, in chunks, between the others' tokens"),
-        ("decode", "one new token a step"),
-        ("TTFT", "time from Enter to the first token, waiting included"),
-        ("tok/s", "new tokens a second after the first one: waiting and prefill are not in it"),
-        ("ITL p95", "19 of 20 gaps between two tokens are shorter"),
-        ("KV", "the keys and values of every token so far, in blocks of a fixed size"),
-        ("preempted", "its blocks were taken for an older request; it comes back, and its text stays"),
-        ("budget", "tokens that one step computes at most, prompts and answers together"),
-    ];
-    for (word, about) in words {
-        lines.push(Line::from(vec![Span::styled(format!("  {word:<24}"), theme.key()), Span::raw(about)]));
+    lines.push(Line::from(Span::styled(theme.tr("Reading the machine room"), theme.strong())));
+    for (word, about) in GLOSSARY {
+        lines.push(Line::from(vec![Span::styled(format!("  {word:<24}"), theme.key()), Span::raw(theme.tr(about))]));
     }
     lines
 }
 
 fn help(buf: &mut Buffer, area: Rect, state: &State, scroll: usize) {
+    let theme = state.options.theme;
     let lines = help_lines(state);
     let height = (lines.len() as u16 + 2).min(area.height);
-    let inner = frame(buf, area, state, (100, height), "Help", "↑ ↓ scroll · any other key closes");
+    let inner = frame(buf, area, state, (100, height), theme.tr("Help"), theme.tr("↑ ↓ PgUp PgDn scroll · any other key closes"));
     let scroll = scroll.min(lines.len().saturating_sub(usize::from(inner.height)));
     for (row, line) in lines.iter().skip(scroll).take(usize::from(inner.height)).enumerate() {
         buf.set_line(inner.x + 1, inner.y + row as u16, line, inner.width.saturating_sub(2));
@@ -98,8 +115,8 @@ fn help(buf: &mut Buffer, area: Rect, state: &State, scroll: usize) {
 
 fn palette(buf: &mut Buffer, area: Rect, state: &State, filter: &Editor, chosen: usize) -> Option<Position> {
     let theme = state.options.theme;
-    let found = search(state.keys(), filter.text());
-    let inner = frame(buf, area, state, (76, 22), "Everything", "type to find · Enter runs it · Esc closes");
+    let found = search(state.keys(), filter.text(), theme.lang());
+    let inner = frame(buf, area, state, (76, 22), theme.tr("Everything"), theme.tr("type to find · Enter runs it · Esc closes"));
     if inner.height < 2 || inner.width < 4 {
         return None;
     }
@@ -111,7 +128,7 @@ fn palette(buf: &mut Buffer, area: Rect, state: &State, filter: &Editor, chosen:
         let y = inner.y + 1 + (row - first) as u16;
         let key = binding.keys.first().map(|key| key.label()).unwrap_or_default();
         let room = usize::from(inner.width).saturating_sub(2);
-        let about = clip(binding.about, room.saturating_sub(width(&key) + 1));
+        let about = clip(theme.tr(binding.about), room.saturating_sub(width(&key) + 1));
         let gap = room.saturating_sub(width(&about) + width(&key));
         let style = if row == chosen { theme.chosen() } else { theme.text() };
         let line = vec![
@@ -121,7 +138,13 @@ fn palette(buf: &mut Buffer, area: Rect, state: &State, filter: &Editor, chosen:
         buf.set_line(inner.x, y, &Line::from(line), inner.width);
     }
     if found.is_empty() {
-        buf.set_stringn(inner.x + 1, inner.y + 1, "nothing is called that", usize::from(inner.width - 1), theme.quiet());
+        buf.set_stringn(
+            inner.x + 1,
+            inner.y + 1,
+            theme.tr("nothing is called that"),
+            usize::from(inner.width - 1),
+            theme.quiet(),
+        );
     }
     Some(cursor)
 }

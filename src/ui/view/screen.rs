@@ -2,15 +2,15 @@
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
-use ratatui::text::{Line, Span};
 
-use super::{charts, header, kv, layout, notes, pane, popup, status, timeline, users};
+use super::{charts, header, kv, layout, notes, pane, popup, settings, status, timeline, users};
 use crate::ui::people::People;
-use crate::ui::state::{Rooms, State};
+use crate::ui::state::{Mode, Rooms, State};
 use crate::ui::text::{clip, first_fit, width};
 
 /// Tells panes and transcripts how large they are: what scrolling and wrapping depend on. Comes before `draw`.
 pub fn measure(state: &mut State, area: Rect) {
+    state.area = area;
     let layout = arrange(state, area);
     for (index, place) in &layout.panes {
         let parts = pane::parts(*place, &state.panes[*index], state.replay.is_none());
@@ -24,8 +24,23 @@ fn arrange(state: &State, area: Rect) -> layout::Layout {
     layout::divide(area, state, lines)
 }
 
+/// The pane, or its tab, at a place of the screen.
+pub fn pane_at(state: &State, at: Position) -> Option<usize> {
+    let layout = arrange(state, state.area);
+    let tab = || tab_places(state, layout.tabs).into_iter().find(|(_, place, _)| place.contains(at)).map(|(index, ..)| index);
+    layout.panes.iter().find(|(_, place)| place.contains(at)).map(|(index, _)| *index).or_else(tab)
+}
+
 /// Draws everything, and says where the cursor is.
 pub fn draw(buf: &mut Buffer, area: Rect, state: &State) -> Option<Position> {
+    let cursor = draw_signs(buf, area, state);
+    if state.options.theme.ascii() {
+        crate::ui::ascii::plain(buf);
+    }
+    cursor
+}
+
+fn draw_signs(buf: &mut Buffer, area: Rect, state: &State) -> Option<Position> {
     if area.width == 0 || area.height == 0 {
         return None;
     }
@@ -57,35 +72,80 @@ pub fn draw(buf: &mut Buffer, area: Rect, state: &State) -> Option<Position> {
         status::draw(buf, layout.status, &lines);
         status::footer(buf, layout.footer, state);
     }
+    if let Mode::Settings(desk) = &state.mode {
+        cursor = settings::draw(buf, layout.desk, state, desk);
+    }
     popup::draw(buf, area, state).or(cursor.filter(|_| !popup_open(state)))
 }
 
 fn popup_open(state: &State) -> bool {
-    use crate::ui::state::Mode;
     matches!(state.mode, Mode::Help { .. } | Mode::Palette { .. } | Mode::Rename(_) | Mode::GoTo(_) | Mode::Params(_))
 }
 
-/// All panes by number and name, the focused one marked.
-fn tabs(buf: &mut Buffer, area: Rect, state: &State) {
+/// Where the tabs of the panes stand: index, place, text. The focused one is always among them; what has no room is left out
+/// at both ends.
+fn tab_places(state: &State, area: Rect) -> Vec<(usize, Rect, String)> {
     if area.height == 0 {
-        return;
+        return Vec::new();
     }
-    let theme = state.options.theme;
-    let mut spans = Vec::new();
-    let mut used = 0;
-    // The focused tab is always in view.
-    let first = state.focus.saturating_sub(usize::from(area.width) / 14);
-    for (index, pane) in state.panes.iter().enumerate().skip(first) {
-        let mark = if pane.live { "●" } else { " " };
-        let text = format!(" {}{mark}{} ", index + 1, clip(&pane.person.name, 12));
-        used += width(&text);
-        if used > usize::from(area.width) {
+    let text = |index: usize| {
+        let pane = &state.panes[index];
+        let preempted = pane.live && pane.preempted_by.is_some();
+        let mark = if preempted {
+            "×"
+        } else if pane.live {
+            "●"
+        } else {
+            " "
+        };
+        format!(" {}{mark}{} ", index + 1, clip(&pane.person.name, 12))
+    };
+    let texts: Vec<String> = (0..state.panes.len()).map(text).collect();
+    // Room for `‹ 3` and `5 ›` at the ends.
+    const EDGE: usize = 4;
+    let all: usize = texts.iter().map(|text| width(text)).sum();
+    let room = usize::from(area.width);
+    let (mut first, mut end, mut used) = (state.focus, state.focus + 1, width(&texts[state.focus]));
+    let free = if all <= room { room } else { room.saturating_sub(2 * EDGE) };
+    loop {
+        if first > 0 && used + width(&texts[first - 1]) <= free {
+            first -= 1;
+            used += width(&texts[first]);
+        } else if end < texts.len() && used + width(&texts[end]) <= free {
+            used += width(&texts[end]);
+            end += 1;
+        } else {
             break;
         }
-        let style = theme.person(pane.person.hue);
-        spans.push(Span::styled(text, if index == state.focus { style.patch(theme.chosen()) } else { style }));
     }
-    buf.set_line(area.x, area.y, &Line::from(spans), area.width);
+    let mut x = area.x + if first > 0 { EDGE as u16 } else { 0 };
+    let mut places = Vec::new();
+    for (index, text) in texts.into_iter().enumerate().take(end).skip(first) {
+        let columns = (width(&text) as u16).min(area.right().saturating_sub(x));
+        places.push((index, Rect { x, width: columns, ..area }, text));
+        x += columns;
+    }
+    places
+}
+
+/// All panes by number and name, the focused one marked; how many more there are at either end.
+fn tabs(buf: &mut Buffer, area: Rect, state: &State) {
+    let theme = state.options.theme;
+    let places = tab_places(state, area);
+    let (Some((first, ..)), Some((last, end, _))) = (places.first(), places.last()) else { return };
+    if *first > 0 {
+        buf.set_stringn(area.x, area.y, format!("‹{first}"), usize::from(area.width), theme.quiet());
+    }
+    let more = state.panes.len() - 1 - last;
+    if more > 0 && end.right() < area.right() {
+        let room = usize::from(area.right() - end.right());
+        buf.set_stringn(end.right(), area.y, format!(" {more}›"), room, theme.quiet());
+    }
+    for (index, place, text) in &places {
+        let style = theme.person(state.panes[*index].person.hue);
+        let style = if *index == state.focus { style.patch(theme.chosen()) } else { style };
+        buf.set_stringn(place.x, place.y, text, usize::from(place.width), style);
+    }
 }
 
 /// The panels of the machine room, as many as have room: the timeline first, then users, memory, charts, events.

@@ -10,6 +10,7 @@ use crate::ui::format::{megabytes, percent, rate, time};
 use crate::ui::keymap::{Action, key_for};
 use crate::ui::state::{Better, Download, Mode, State};
 use crate::ui::text::{clip, first_fit, one_line, width};
+use crate::ui::theme::Theme;
 use crate::ui::words::say;
 
 /// The lines to show now, most urgent last.
@@ -31,7 +32,7 @@ pub fn lines(state: &State, columns: usize) -> Vec<(String, Style)> {
         for line in why.lines().flat_map(|line| wrapped(&one_line(line), columns.saturating_sub(1))) {
             lines.push((line, theme.bad()));
         }
-        lines.push((format!("{} tries again", key_for(Action::Model)), theme.quiet()));
+        lines.push((say!(theme, "{} tries again", key_for(Action::Model)), theme.quiet()));
     }
     if state.broadcast {
         lines.push((say!(theme, "» what you send goes to all panes ({} ends that)", key_for(Action::Broadcast)), theme.warn()));
@@ -50,22 +51,25 @@ fn question(state: &State) -> Option<(String, Style)> {
     match state.mode {
         Mode::ConfirmClose => {
             let name = &state.focused().person.name;
-            Some((format!("Close {name}? Its conversation is lost.  y: close · any other key: keep it"), theme.warn()))
+            Some((say!(theme, "Close {}? Its conversation is lost.  y: close · any other key: keep it", name), theme.warn()))
         }
         Mode::ConfirmClear => {
             let name = &state.focused().person.name;
             Some((
-                format!("New conversation for {name}? The present one is lost.  y: yes · any other key: keep it"),
+                say!(theme, "New conversation for {}? The present one is lost.  y: yes · any other key: keep it", name),
                 theme.warn(),
             ))
         }
         Mode::ConfirmQuit => {
             let running = match state.live() {
-                0 => "Conversations are not kept.".to_owned(),
-                1 => "One answer is still running; conversations are not kept.".to_owned(),
-                n => format!("{n} answers are still running; conversations are not kept."),
+                0 => theme.tr("Conversations are not kept.").to_owned(),
+                n => theme.plural(
+                    n,
+                    "{} answer is still running; conversations are not kept.",
+                    "{} answers are still running; conversations are not kept.",
+                ),
             };
-            Some((format!("Quit? {running}  y or Ctrl-C: quit · any other key: stay"), theme.warn()))
+            Some((say!(theme, "Quit? {}  y or Ctrl-C: quit · any other key: stay", running), theme.warn()))
         }
         _ => None,
     }
@@ -73,51 +77,52 @@ fn question(state: &State) -> Option<(String, Style)> {
 
 /// What the model line says, longest wording first.
 fn model_line(state: &State) -> Option<Vec<String>> {
+    let theme = state.options.theme;
     let key = key_for(Action::Model);
     let (title, size) = (&state.options.better_title, megabytes(state.options.better_bytes));
     match &state.better {
         Better::InUse => None,
         Better::Absent => Some(vec![
-            format!("This is nano, a tiny, naive model that comes with the program. {key} fetches {title} ({size})."),
-            format!("nano is tiny and naive: {key} fetches {title} ({size})"),
-            format!("nano is naive: {key} fetches a better model"),
+            say!(theme, "This is nano, a tiny, naive model that comes with the program. {} fetches {} ({}).", key, title, size),
+            say!(theme, "nano is tiny and naive: {} fetches {} ({})", key, title, size),
+            say!(theme, "nano is naive: {} fetches a better model", key),
         ]),
         Better::Failed(_) => None,
-        Better::Fetching(download) => Some(fetch_words(download, title, &key)),
-        Better::Ready => {
-            Some(vec![format!("{title} is here: {key} switches to it, every chat stays."), format!("{key} switches to {title}")])
-        }
+        Better::Fetching(download) => Some(fetch_words(theme, download, title, &key)),
+        Better::Ready => Some(vec![
+            say!(theme, "{} is here: {} switches to it, every chat stays.", title, key),
+            say!(theme, "{} switches to {}", key, title),
+        ]),
         Better::WaitingToSwitch => {
-            let (verb, running) = match state.live() {
-                1 => ("has", "running answer".to_owned()),
-                n => ("have", format!("{n} running answers")),
-            };
+            let running = theme.plural(state.live(), "{} running answer", "{} running answers");
             Some(vec![
-                format!("{title} takes over when the {running} {verb} ended; {key} again stops them and switches now."),
-                format!("switching after the {running}; {key} again: now"),
+                say!(theme, "{} takes over after the {}; {} again stops them and switches now.", title, running, key),
+                say!(theme, "switching after the {}; {} again: now", running, key),
             ])
         }
-        Better::Loading => Some(vec!["Loading the model…".to_owned()]),
+        Better::Loading => Some(vec![theme.tr("Loading the model…").to_owned()]),
     }
 }
 
-fn fetch_words(download: &Download, title: &str, key: &str) -> Vec<String> {
+fn fetch_words(theme: Theme, download: &Download, title: &str, key: &str) -> Vec<String> {
     let Some(total) = download.total.filter(|total| *total > 0) else {
-        return vec![format!("Fetching {title}: {}… ({key} stops it)", one_line(&download.source))];
+        return vec![say!(theme, "Fetching {}: {}… ({} stops it)", title, one_line(&download.source), key)];
     };
     let share = percent(download.done.min(total), total);
     let filled = (download.done.min(total) * 20 / total) as usize;
     let bar = format!("{}{}", "█".repeat(filled), "░".repeat(20 - filled));
-    let mut figures = format!("{} of {}", megabytes(download.done), megabytes(total));
+    let mut figures = say!(theme, "{} of {}", megabytes(download.done), megabytes(total));
     if let Some(speed) = download.rate.filter(|speed| *speed > 0.0) {
         let left = std::time::Duration::from_secs_f64(total.saturating_sub(download.done) as f64 / speed);
-        figures.push_str(&format!(", {}B/s, {} left", rate(speed), time(left)));
+        figures.push_str(&say!(theme, ", {}B/s, {} left", rate(speed), time(left)));
     }
     let source = one_line(&download.source);
+    let stops = say!(theme, "({} stops it)", key);
+    let fetching = say!(theme, "Fetching {}", title);
     vec![
-        format!("Fetching {title}: {source}  {bar} {share}  {figures}  ({key} stops it)"),
-        format!("{source} {bar} {share} {figures} ({key} stops it)"),
-        format!("{source} {share} ({key} stops it)"),
+        format!("{fetching}: {source}  {bar} {share}  {figures}  {stops}"),
+        format!("{source} {bar} {share} {figures} {stops}"),
+        format!("{source} {share} {stops}"),
     ]
 }
 
@@ -138,7 +143,7 @@ pub fn footer(buf: &mut Buffer, area: Rect, state: &State) {
     let others = state.keys().iter().filter(|binding| !binding.short.is_empty() && binding.action != Action::Help);
     for binding in help.chain(others) {
         let Some(key) = binding.keys.first() else { continue };
-        let (key, word) = (key.label(), binding.short);
+        let (key, word) = (key.label(), theme.tr(binding.short));
         let (gap, columns) = (if used > 1 { 3 } else { 0 }, width(&key) + 1 + width(word));
         if used + gap + columns > usize::from(area.width) {
             break;
@@ -149,4 +154,17 @@ pub fn footer(buf: &mut Buffer, area: Rect, state: &State) {
         spans.push(Span::styled(format!(" {word}"), theme.quiet()));
     }
     buf.set_line(area.x, area.y, &Line::from(spans), area.width);
+    // What is on, at the right: it must not be forgotten.
+    let mut marks = Vec::new();
+    if state.options.readonly {
+        marks.push(theme.tr("read-only").to_owned());
+    }
+    if state.mouse {
+        marks.push(say!(theme, "mouse on ({})", key_for(Action::Mouse)));
+    }
+    let marks = marks.join(" · ");
+    let columns = width(&marks) as u16 + 2;
+    if !marks.is_empty() && columns < area.width {
+        buf.set_stringn(area.right() - columns, area.y, format!(" {marks} "), usize::from(columns), theme.warn());
+    }
 }

@@ -1,5 +1,6 @@
 //! Options: what was written (flags and `config.toml`), checked once into what is then trusted.
 
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,6 +10,14 @@ use serde::Deserialize;
 use crate::model::kernels::KvType;
 use crate::sampling::{InvalidSampling, SamplingParams};
 use crate::scheduler::{Mode, Policy};
+use crate::ui::bots::Load;
+
+mod screen;
+
+pub(crate) use screen::parse_pause;
+
+use screen::parse_pace;
+pub use screen::{KeyNames, PaceChoice, ScreenConfig, ThemeChoice};
 
 /// Every option, as written. A flag and a key of `config.toml` have the same name (`--kv-memory`, `kv_memory`);
 /// the flag wins.
@@ -114,6 +123,34 @@ pub struct RawConfig {
     /// Frames a second at most [default: 30]
     #[arg(long, allow_negative_numbers = true, value_name = "N", help_heading = "Screen")]
     pub fps: Option<u32>,
+    /// Colours: auto, dark or light (what is behind the text), contrast, 16 (colours of the terminal's own), mono
+    /// [default: auto; NO_COLOR means mono]
+    #[arg(long, global = true, value_name = "THEME", help_heading = "Screen")]
+    pub theme: Option<String>,
+    /// Language of the screen: en or vi [default: of the locale]
+    #[arg(long, global = true, value_name = "LANG", help_heading = "Screen")]
+    pub lang: Option<String>,
+    /// Draw with ASCII signs alone (letters of names and texts stay): true or false [default: false]
+    #[arg(long, global = true, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Screen")]
+    pub ascii: Option<bool>,
+    /// Watch only: nothing can be sent or changed: true or false [default: false]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Screen")]
+    pub readonly: Option<bool>,
+    /// Let the mouse choose panes and scroll; selecting text then needs Shift: true or false [default: false]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Screen")]
+    pub mouse: Option<bool>,
+    /// Bots at the start, 0 to 64: people made of program, who chat by themselves [default: 0]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", help_heading = "Screen")]
+    pub bots: Option<usize>,
+    /// How long a bot thinks before its next prompt, in the mean, for instance 2s [default: 2s]
+    #[arg(long, value_name = "TIME", help_heading = "Screen")]
+    pub bots_pause: Option<String>,
+    /// What bots send: chat, documents or agents [default: chat]
+    #[arg(long, value_name = "LOAD", help_heading = "Screen")]
+    pub bots_load: Option<String>,
+    /// Keys by the name of what they do (in the file only).
+    #[arg(skip)]
+    pub keys: Option<BTreeMap<String, KeyNames>>,
 }
 
 /// What a person wrote cannot be used. The message says where and what.
@@ -140,7 +177,7 @@ fn suggestion(hint: &Option<String>) -> String {
 const MAX_FILE: u64 = 1 << 20;
 
 /// Every key of the file, for suggestions.
-const KEYS: [&str; 30] = [
+const KEYS: [&str; 39] = [
     "model",
     "device",
     "threads",
@@ -171,6 +208,15 @@ const KEYS: [&str; 30] = [
     "names",
     "pace",
     "fps",
+    "theme",
+    "lang",
+    "ascii",
+    "readonly",
+    "mouse",
+    "bots",
+    "bots_pause",
+    "bots_load",
+    "keys",
 ];
 
 impl RawConfig {
@@ -244,6 +290,15 @@ impl RawConfig {
             names: self.names.or(other.names),
             pace: self.pace.or(other.pace),
             fps: self.fps.or(other.fps),
+            theme: self.theme.or(other.theme),
+            lang: self.lang.or(other.lang),
+            ascii: self.ascii.or(other.ascii),
+            readonly: self.readonly.or(other.readonly),
+            mouse: self.mouse.or(other.mouse),
+            bots: self.bots.or(other.bots),
+            bots_pause: self.bots_pause.or(other.bots_pause),
+            bots_load: self.bots_load.or(other.bots_load),
+            keys: self.keys.or(other.keys),
         }
     }
 
@@ -287,6 +342,15 @@ impl RawConfig {
             names: self.names.unwrap_or_default(),
             pace: self.pace.as_deref().map_or(Ok(PaceChoice::Auto), parse_pace)?,
             fps: in_range("fps", self.fps.unwrap_or(30) as usize, 1, 120)? as u32,
+            theme: self.theme.as_deref().map_or(Ok(ThemeChoice::Auto), screen::parse_theme)?,
+            lang: self.lang.as_deref().map(screen::parse_lang).transpose()?,
+            ascii: self.ascii.unwrap_or(false),
+            readonly: self.readonly.unwrap_or(false),
+            mouse: self.mouse.unwrap_or(false),
+            bots: in_range("bots", self.bots.unwrap_or(0), 0, crate::ui::bots::MAX_BOTS)?,
+            bots_pause: self.bots_pause.as_deref().map(screen::parse_pause).transpose()?,
+            bots_load: self.bots_load.as_deref().map_or(Ok(Load::default()), screen::parse_load)?,
+            keys: screen::parse_keys(self.keys.unwrap_or_default())?,
         };
         Ok(Config { model: self.model, engine, record: self.record, sampling, seed: self.seed, system: self.system, screen })
     }
@@ -350,22 +414,6 @@ pub enum DeviceChoice {
     Metal,
 }
 
-#[derive(Clone, Debug, PartialEq)]
-pub struct ScreenConfig {
-    pub panes: usize,
-    pub names: Vec<String>,
-    pub pace: PaceChoice,
-    pub fps: u32,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum PaceChoice {
-    /// A speed that can be watched for a model that would be too fast, full speed for others.
-    Auto,
-    Full,
-    StepsPerSecond(f64),
-}
-
 fn in_range(key: &'static str, value: usize, low: usize, high: usize) -> Result<usize, ConfigError> {
     if (low..=high).contains(&value) {
         Ok(value)
@@ -426,7 +474,7 @@ fn physical_cores() -> Option<usize> {
 }
 
 /// `512MiB`, `1.5GB`, `4096`: binary units with an i, decimal ones without.
-fn parse_size(text: &str) -> Result<u64, ConfigError> {
+pub(crate) fn parse_size(text: &str) -> Result<u64, ConfigError> {
     let error = || ConfigError::Value {
         key: "kv_memory",
         value: text.to_owned(),
@@ -464,7 +512,7 @@ pub(crate) fn parse_batching(text: &str) -> Result<Mode, ConfigError> {
 }
 
 /// `25ms`, `0.025s`.
-fn parse_time(text: &str) -> Result<Duration, ConfigError> {
+pub(crate) fn parse_time(text: &str) -> Result<Duration, ConfigError> {
     let seconds = |number: &str, unit: f64| number.trim().parse::<f64>().ok().map(|number| number * unit);
     let time = match text.trim().strip_suffix("ms") {
         Some(number) => seconds(number, 1e-3),
@@ -486,21 +534,6 @@ fn parse_device(text: &str) -> Result<DeviceChoice, ConfigError> {
             value: other.to_owned(),
             wanted: "it must be cpu, candle, cuda or metal".into(),
         }),
-    }
-}
-
-fn parse_pace(text: &str) -> Result<PaceChoice, ConfigError> {
-    match text {
-        "auto" => Ok(PaceChoice::Auto),
-        "full" => Ok(PaceChoice::Full),
-        number => match number.parse::<f64>() {
-            Ok(steps) if (0.1..=10_000.0).contains(&steps) => Ok(PaceChoice::StepsPerSecond(steps)),
-            _ => Err(ConfigError::Value {
-                key: "pace",
-                value: text.to_owned(),
-                wanted: "it must be auto, full, or steps a second from 0.1 to 10000".into(),
-            }),
-        },
     }
 }
 

@@ -1,0 +1,24 @@
+//! The mouse, for whoever turns it on: a click chooses a pane, the wheel scrolls what is under it.
+
+use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
+use ratatui::layout::Position;
+
+use super::state::{Mode, State};
+use super::view::screen;
+
+/// Lines that one notch of the wheel scrolls.
+const NOTCH: isize = 3;
+
+pub fn on_mouse(state: &mut State, event: MouseEvent) {
+    let at = Position { x: event.column, y: event.row };
+    if !matches!(state.mode, Mode::Chat) {
+        return;
+    }
+    let Some(index) = screen::pane_at(state, at) else { return };
+    match event.kind {
+        MouseEventKind::Down(MouseButton::Left) => state.focus = index,
+        MouseEventKind::ScrollUp => state.panes[index].transcript.scroll_by(-NOTCH),
+        MouseEventKind::ScrollDown => state.panes[index].transcript.scroll_by(NOTCH),
+        _ => {}
+    }
+}
