@@ -7,6 +7,7 @@ pub mod format;
 pub mod fuzzy;
 pub mod keymap;
 pub mod mouse;
+mod outlet;
 pub mod params;
 pub mod people;
 pub mod player;

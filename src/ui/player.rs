@@ -43,7 +43,7 @@ pub async fn play(mut replay: Replay, frame: usize, options: Options) -> anyhow:
     let mut input = listen_for_input()?;
     while player.leave.is_none() {
         player.turn(&mut input, &mut signals).await?;
-        if player.dirty && Instant::now() >= player.next_frame && player.leave.is_none() {
+        if player.dirty && player.screen.is_idle() && Instant::now() >= player.next_frame && player.leave.is_none() {
             player.draw()?;
         }
     }
@@ -71,9 +71,13 @@ struct Player {
 impl Player {
     async fn turn(&mut self, input: &mut Input, signals: &mut Signals) -> anyhow::Result<()> {
         let playing = self.state.replay.as_ref().is_some_and(|reel| reel.playing);
+        let idle = self.screen.idle();
         let frame_due = async {
             match self.dirty || playing {
-                true => sleep_until(self.next_frame).await,
+                true => {
+                    idle.await;
+                    sleep_until(self.next_frame).await;
+                }
                 false => std::future::pending().await,
             }
         };

@@ -78,7 +78,7 @@ pub async fn run(engine: EngineHandle, services: Arc<dyn Services>, options: Opt
     }
     while app.leave.is_none() {
         app.turn(&mut input, &mut signals).await?;
-        if app.dirty && Instant::now() >= app.next_frame && app.leave.is_none() {
+        if app.dirty && app.screen.is_idle() && Instant::now() >= app.next_frame && app.leave.is_none() {
             app.draw()?;
             panic_on_request();
         }
@@ -172,9 +172,13 @@ struct App {
 impl App {
     /// Waits for whatever comes first, input before all else, and takes it in.
     async fn turn(&mut self, input: &mut Input, signals: &mut Signals) -> anyhow::Result<()> {
+        let idle = self.screen.idle();
         let frame_due = async {
             match self.dirty {
-                true => sleep_until(self.next_frame).await,
+                true => {
+                    idle.await;
+                    sleep_until(self.next_frame).await;
+                }
                 false => std::future::pending().await,
             }
         };

@@ -1,7 +1,8 @@
 //! The terminal while the screen has it: raw mode and alternate screen, given back on every way out.
 
-use std::io::{self, Stdout, Write};
+use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use crossterm::event::{
     DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture, KeyboardEnhancementFlags,
@@ -16,34 +17,50 @@ use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::layout::Rect;
 
+use super::outlet::{self, Frame, Outlet};
+
 /// Whether the terminal is ours now: what `restore` has to undo.
 static ENTERED: AtomicBool = AtomicBool::new(false);
 /// Whether the mouse is ours while the terminal is.
 static MOUSE: AtomicBool = AtomicBool::new(false);
 
+/// How long a frame on its way is waited for before something else is said to the terminal.
+const LAST_FRAME: Duration = Duration::from_millis(500);
+
 /// The terminal, taken. Dropping it gives it back.
 pub struct Screen {
-    terminal: Terminal<CrosstermBackend<Stdout>>,
+    terminal: Terminal<CrosstermBackend<Frame>>,
+    outlet: Outlet,
 }
 
 impl Screen {
     pub fn take() -> io::Result<Screen> {
         restore_on_panic();
         enter().inspect_err(|_| restore())?;
-        match Terminal::new(CrosstermBackend::new(io::stdout())) {
-            Ok(terminal) => Ok(Screen { terminal }),
-            Err(error) => {
-                restore();
-                Err(error)
-            }
-        }
+        let opened = Outlet::open().and_then(|outlet| {
+            let terminal = Terminal::new(CrosstermBackend::new(outlet.frame()))?;
+            Ok(Screen { terminal, outlet })
+        });
+        opened.inspect_err(|_| restore())
     }
 
-    /// Draws one frame: the terminal shows it whole or not at all, and gets only what has changed.
+    /// Draws one frame: the terminal shows it whole or not at all, and gets only what has changed. Only when the one before
+    /// has been taken.
     pub fn draw(&mut self, draw: impl FnOnce(&mut ratatui::Frame<'_>)) -> io::Result<()> {
         queue!(self.terminal.backend_mut(), BeginSynchronizedUpdate)?;
         self.terminal.draw(draw)?;
-        execute!(self.terminal.backend_mut(), EndSynchronizedUpdate)
+        queue!(self.terminal.backend_mut(), EndSynchronizedUpdate)?;
+        self.outlet.send()
+    }
+
+    /// Whether the terminal has taken the frame before.
+    pub fn is_idle(&self) -> bool {
+        self.outlet.is_idle()
+    }
+
+    /// Until it has.
+    pub fn idle(&self) -> impl Future<Output = ()> + use<> {
+        self.outlet.idle()
     }
 
     pub fn size(&self) -> io::Result<ratatui::layout::Size> {
@@ -53,6 +70,9 @@ impl Screen {
     /// Takes the mouse, or leaves it to the terminal, which then selects text with it.
     pub fn mouse(&mut self, ours: bool) -> io::Result<()> {
         MOUSE.store(ours, Ordering::SeqCst);
+        if !outlet::drained(LAST_FRAME) {
+            return Ok(());
+        }
         if ours { execute!(io::stdout(), EnableMouseCapture) } else { execute!(io::stdout(), DisableMouseCapture) }
     }
 
@@ -66,7 +86,7 @@ impl Screen {
 
     /// Gives the terminal back, stops the program as Ctrl-Z does, and takes the terminal again when it is continued.
     pub fn suspend(&mut self, whole_group: bool) -> io::Result<()> {
-        restore();
+        self.give_back();
         stop(whole_group);
         self.take_again()
     }
@@ -78,9 +98,20 @@ impl Screen {
     }
 }
 
+impl Screen {
+    /// A terminal that takes nothing any more is not waited for: its modes are put back, and it is told nothing.
+    fn give_back(&self) {
+        if outlet::drained(LAST_FRAME) {
+            restore();
+        } else if ENTERED.swap(false, Ordering::SeqCst) {
+            let _ = disable_raw_mode();
+        }
+    }
+}
+
 impl Drop for Screen {
     fn drop(&mut self) {
-        restore();
+        self.give_back();
     }
 }
 
@@ -173,6 +204,7 @@ fn restore_on_panic() {
     std::panic::set_hook(Box::new(move |panic| {
         tracing::error!("{panic}");
         if std::thread::current().id() == screen_thread {
+            outlet::drained(LAST_FRAME);
             restore();
             report(panic);
         }

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -104,6 +104,7 @@ impl Spec {
             now: Mutex::new(Now { parser: vt100::Parser::new(rows, cols, 0), bytes: Vec::new(), closed: false }),
             changed: Condvar::new(),
             leave: AtomicBool::new(false),
+            rate: AtomicUsize::new(usize::MAX),
         });
         let fd = pair.master.as_raw_fd().expect("a descriptor");
         let reader = std::thread::spawn({
@@ -135,6 +136,8 @@ struct Seen {
     now: Mutex<Now>,
     changed: Condvar,
     leave: AtomicBool,
+    /// Bytes taken a second; usize::MAX: all of them.
+    rate: AtomicUsize,
 }
 
 /// Feeds the emulator. Polls, so that the descriptor can be closed while nothing comes.
@@ -147,7 +150,16 @@ fn read(mut file: File, seen: &Seen) {
         if unsafe { libc::poll(&mut wait, 1, 20) } == 0 {
             continue;
         }
-        let count = file.read(&mut buffer).unwrap_or(0);
+        let rate = seen.rate.load(Ordering::SeqCst);
+        const TURNS: usize = 50;
+        if rate != usize::MAX {
+            std::thread::sleep(Duration::from_secs(1) / TURNS as u32);
+        }
+        let most = (rate / TURNS).min(buffer.len());
+        if most == 0 {
+            continue;
+        }
+        let count = file.read(&mut buffer[..most]).unwrap_or(0);
         let mut now = seen.now.lock().expect("the reader");
         if count == 0 {
             now.closed = true;
@@ -259,6 +271,18 @@ impl Terminal {
         self.master.as_ref().expect("the line is open").resize(size).expect("a size");
     }
 
+    /// From now on the terminal takes so many bytes a second at most; usize::MAX: all there are.
+    pub fn take_only(&self, rate: usize) {
+        self.seen.rate.store(rate, Ordering::SeqCst);
+    }
+
+    /// Resident memory of the program, in bytes.
+    pub fn resident(&self) -> u64 {
+        let statm = std::fs::read_to_string(format!("/proc/{}/statm", self.pid())).expect("a running process");
+        let pages: u64 = statm.split_whitespace().nth(1).and_then(|pages| pages.parse().ok()).expect("pages");
+        pages * 4096
+    }
+
     pub fn pid(&self) -> i32 {
         self.child.process_id().expect("a process") as i32
     }
@@ -281,6 +305,20 @@ impl Terminal {
             if Instant::now() > end {
                 panic!("the program does not end:\n{}", self.screen());
             }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// The same, when nobody reads the line.
+    #[track_caller]
+    pub fn status_unread(&mut self) -> u32 {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("a child") {
+                assert!(status.signal().is_none(), "killed: {status:?}");
+                return status.exit_code();
+            }
+            assert!(Instant::now() < end, "the program does not end");
             std::thread::sleep(Duration::from_millis(5));
         }
     }

@@ -8,5 +8,6 @@ mod life;
 mod model;
 mod panes;
 mod replay;
+mod slow;
 mod start;
 mod suspend;

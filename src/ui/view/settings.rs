@@ -103,7 +103,7 @@ fn foot(state: &State, desk: &Desk, columns: usize, rows: usize) -> Vec<Line<'st
         effect.extend(compare_lines(figures, columns).into_iter().map(|line| Line::styled(line, theme.text())));
     }
     let blank = |lines: &[Line<'_>]| usize::from(!lines.is_empty());
-    if lines.len() + effect.len() + blank(&effect) + 1 <= rows {
+    if lines.len() + effect.len() + blank(&effect) < rows {
         lines.insert(0, Line::default());
         if !effect.is_empty() {
             lines.push(Line::default());
