@@ -1,12 +1,14 @@
 //! Options: what was written (flags and `config.toml`), checked once into what is then trusted.
 
 use std::io::Read;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
 
 use crate::model::kernels::KvType;
+use crate::presets::{Preset, RawPreset};
 use crate::sampling::{InvalidSampling, SamplingParams};
 use crate::scheduler::{Mode, Policy};
 
@@ -114,6 +116,11 @@ pub struct RawConfig {
     /// Frames a second at most [default: 30]
     #[arg(long, allow_negative_numbers = true, value_name = "N", help_heading = "Screen")]
     pub fps: Option<u32>,
+
+    /// Named parameters, in the file alone.
+    #[arg(skip)]
+    #[serde(default)]
+    pub presets: BTreeMap<String, RawPreset>,
 }
 
 /// What a person wrote cannot be used. The message says where and what.
@@ -140,7 +147,7 @@ fn suggestion(hint: &Option<String>) -> String {
 const MAX_FILE: u64 = 1 << 20;
 
 /// Every key of the file, for suggestions.
-const KEYS: [&str; 30] = [
+const KEYS: [&str; 31] = [
     "model",
     "device",
     "threads",
@@ -171,6 +178,7 @@ const KEYS: [&str; 30] = [
     "names",
     "pace",
     "fps",
+    "presets",
 ];
 
 impl RawConfig {
@@ -244,6 +252,7 @@ impl RawConfig {
             names: self.names.or(other.names),
             pace: self.pace.or(other.pace),
             fps: self.fps.or(other.fps),
+            presets: if self.presets.is_empty() { other.presets } else { self.presets },
         }
     }
 
@@ -288,7 +297,9 @@ impl RawConfig {
             pace: self.pace.as_deref().map_or(Ok(PaceChoice::Auto), parse_pace)?,
             fps: in_range("fps", self.fps.unwrap_or(30) as usize, 1, 120)? as u32,
         };
-        Ok(Config { model: self.model, engine, record: self.record, sampling, seed: self.seed, system: self.system, screen })
+        let presets = crate::presets::check(self.presets, &sampling)?;
+        let (model, record, seed, system) = (self.model, self.record, self.seed, self.system);
+        Ok(Config { model, engine, record, sampling, presets, seed, system, screen })
     }
 }
 
@@ -300,6 +311,8 @@ pub struct Config {
     /// Where the engine of the room or of `ask` is recorded.
     pub record: Option<PathBuf>,
     pub sampling: SamplingParams,
+    /// Named values of the form.
+    pub presets: Vec<Preset>,
     /// None: a new seed for each answer.
     pub seed: Option<u64>,
     pub system: Option<String>,
@@ -598,6 +611,10 @@ mod tests {
         assert_eq!(error("panes = 17"), "panes is `17`: it must be from 1 to 16");
         assert!(error("temperature = -1.0").contains("temperature"));
         assert_eq!(error("device = \"gpu\""), "device is `gpu`: it must be cpu, candle, cuda or metal");
+        assert!(error("[presets.odd]\ntop_p = 2.0").contains("presets is `odd`: top_p is 2"));
+        assert!(error("[presets.\"a b\"]").contains("letters, digits"));
+        let config = RawConfig::parse("top_k = 7\n[presets.short]\nmax_tokens = 9").unwrap().check().unwrap();
+        assert_eq!((config.presets[0].sampling.top_k, config.presets[0].sampling.max_tokens), (7, 9));
         assert!(error("pace = \"fast\"").contains("auto, full, or steps a second"));
     }
 }
