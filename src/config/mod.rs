@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::model::kernels::KvType;
+use crate::presets::{Preset, RawPreset};
 use crate::sampling::{InvalidSampling, SamplingParams};
 use crate::scheduler::{Mode, Policy};
 use crate::ui::bots::Load;
@@ -151,6 +152,11 @@ pub struct RawConfig {
     /// Keys by the name of what they do (in the file only).
     #[arg(skip)]
     pub keys: Option<BTreeMap<String, KeyNames>>,
+
+    /// Named parameters, in the file alone.
+    #[arg(skip)]
+    #[serde(default)]
+    pub presets: BTreeMap<String, RawPreset>,
 }
 
 /// What a person wrote cannot be used. The message says where and what.
@@ -177,7 +183,7 @@ fn suggestion(hint: &Option<String>) -> String {
 const MAX_FILE: u64 = 1 << 20;
 
 /// Every key of the file, for suggestions.
-const KEYS: [&str; 39] = [
+const KEYS: [&str; 40] = [
     "model",
     "device",
     "threads",
@@ -217,6 +223,7 @@ const KEYS: [&str; 39] = [
     "bots_pause",
     "bots_load",
     "keys",
+    "presets",
 ];
 
 impl RawConfig {
@@ -299,6 +306,7 @@ impl RawConfig {
             bots_pause: self.bots_pause.or(other.bots_pause),
             bots_load: self.bots_load.or(other.bots_load),
             keys: self.keys.or(other.keys),
+            presets: if self.presets.is_empty() { other.presets } else { self.presets },
         }
     }
 
@@ -352,7 +360,9 @@ impl RawConfig {
             bots_load: self.bots_load.as_deref().map_or(Ok(Load::default()), screen::parse_load)?,
             keys: screen::parse_keys(self.keys.unwrap_or_default())?,
         };
-        Ok(Config { model: self.model, engine, record: self.record, sampling, seed: self.seed, system: self.system, screen })
+        let presets = crate::presets::check(self.presets, &sampling)?;
+        let (model, record, seed, system) = (self.model, self.record, self.seed, self.system);
+        Ok(Config { model, engine, record, sampling, presets, seed, system, screen })
     }
 }
 
@@ -364,6 +374,8 @@ pub struct Config {
     /// Where the engine of the room or of `ask` is recorded.
     pub record: Option<PathBuf>,
     pub sampling: SamplingParams,
+    /// Named values of the form.
+    pub presets: Vec<Preset>,
     /// None: a new seed for each answer.
     pub seed: Option<u64>,
     pub system: Option<String>,
@@ -631,6 +643,10 @@ mod tests {
         assert_eq!(error("panes = 17"), "panes is `17`: it must be from 1 to 16");
         assert!(error("temperature = -1.0").contains("temperature"));
         assert_eq!(error("device = \"gpu\""), "device is `gpu`: it must be cpu, candle, cuda or metal");
+        assert!(error("[presets.odd]\ntop_p = 2.0").contains("presets is `odd`: top_p is 2"));
+        assert!(error("[presets.\"a b\"]").contains("letters, digits"));
+        let config = RawConfig::parse("top_k = 7\n[presets.short]\nmax_tokens = 9").unwrap().check().unwrap();
+        assert_eq!((config.presets[0].sampling.top_k, config.presets[0].sampling.max_tokens), (7, 9));
         assert!(error("pace = \"fast\"").contains("auto, full, or steps a second"));
     }
 }

@@ -279,7 +279,8 @@ fn send(state: &mut State, at: usize) -> Effect {
     bot.doing = Doing::Waiting;
     let said = bot.messages.iter().filter(|message| !message.content.is_empty()).cloned();
     let sampling = SamplingParams { max_tokens, seed, ..state.options.sampling.clone() };
-    Effect::Submit { user: bot.person.user, messages: system.into_iter().chain(said).collect(), sampling }
+    let messages = system.into_iter().chain(said).collect();
+    Effect::Submit { user: bot.person.user, messages, sampling, fork_of: None }
 }
 
 /// What the engine says to a bot.

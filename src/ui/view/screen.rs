@@ -13,7 +13,7 @@ pub fn measure(state: &mut State, area: Rect) {
     state.area = area;
     let layout = arrange(state, area);
     for (index, place) in &layout.panes {
-        let parts = pane::parts(*place, &state.panes[*index], state.replay.is_none());
+        let parts = pane::parts(*place, &state.panes[*index], state.replay.is_none(), state.options.theme);
         let size = parts.transcript;
         state.panes[*index].transcript.resize(usize::from(size.width), usize::from(size.height));
     }
@@ -79,7 +79,10 @@ fn draw_signs(buf: &mut Buffer, area: Rect, state: &State) -> Option<Position> {
 }
 
 fn popup_open(state: &State) -> bool {
-    matches!(state.mode, Mode::Help { .. } | Mode::Palette { .. } | Mode::Rename(_) | Mode::GoTo(_) | Mode::Params(_))
+    matches!(
+        state.mode,
+        Mode::Help { .. } | Mode::Palette { .. } | Mode::Rename(_) | Mode::GoTo(_) | Mode::Params(_) | Mode::Export(_)
+    )
 }
 
 /// Where the tabs of the panes stand: index, place, text. The focused one is always among them; what has no room is left out
