@@ -110,16 +110,8 @@ pub enum Group {
 }
 
 impl Group {
-    pub const ALL: [Group; 8] = [
-        Group::Replay,
-        Group::Chat,
-        Group::Panes,
-        Group::Engine,
-        Group::Model,
-        Group::Program,
-        Group::Picking,
-        Group::Editing,
-    ];
+    pub const ALL: [Group; 8] =
+        [Group::Replay, Group::Chat, Group::Panes, Group::Engine, Group::Model, Group::Program, Group::Picking, Group::Editing];
 
     pub fn title(self) -> &'static str {
         match self {
@@ -334,12 +326,7 @@ pub const PICK: &[Binding] = &[
     pick(PickAct::CopyBlock, &[Key::plain(KeyCode::Char('b'))], "code", "copy its last block of code; again: the one before"),
     pick(PickAct::Continue, &[Key::plain(KeyCode::Char('g'))], "go on", "this answer goes on"),
     pick(PickAct::Beside, &[Key::plain(KeyCode::Char('n'))], "beside", "answer it in a new pane too"),
-    pick(
-        PickAct::Before,
-        &[Key::plain(KeyCode::Left), Key::plain(KeyCode::Char(',')), Key::alt(',')],
-        "",
-        "the branch before",
-    ),
+    pick(PickAct::Before, &[Key::plain(KeyCode::Left), Key::plain(KeyCode::Char(',')), Key::alt(',')], "", "the branch before"),
     pick(PickAct::After, &[Key::plain(KeyCode::Right), Key::plain(KeyCode::Char('.')), Key::alt('.')], "", "the next branch"),
     pick(PickAct::Delete, &[Key::plain(KeyCode::Char('d'))], "delete", "delete it and all that follows it (asks)"),
     pick(PickAct::Leave, &[Key::plain(KeyCode::Esc), Key::alt('m'), Key::ctrl('c')], "", "leave it"),

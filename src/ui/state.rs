@@ -7,18 +7,18 @@ use super::editor::Editor;
 use super::keymap;
 use super::params::Form;
 use super::people::{People, Person};
-use super::replay::Reel;
-use super::theme::Theme;
 use super::pick::Pick;
+use super::replay::Reel;
 use super::rich::code::Highlighter;
 use super::save::Save;
 use super::search::Search;
 use super::talk::{Asked, Kept, Rewriting};
+use super::theme::Theme;
 use super::transcript::Transcript;
 use crate::batch::UserId;
 use crate::conversation::Conversation;
-use crate::presets::Preset;
 use crate::engine::api::{Pace, Snapshot, Status, TakenBy, UserView};
+use crate::presets::Preset;
 use crate::sampling::SamplingParams;
 
 /// Chat panes at most.

@@ -10,11 +10,11 @@ use super::editor::{DRAFT_MAX, Editor};
 use super::keymap::{self, Action, Edit};
 use super::params::{self, Form};
 use super::replay;
+use super::rich::code::Highlighter;
+use super::save::Saved;
 use super::state::{Mode, State};
 use crate::batch::UserId;
 use crate::engine::api::{Event, Pace, RunState, Snapshot};
-use super::rich::code::Highlighter;
-use super::save::Saved;
 use crate::hub::Progress;
 use crate::sampling::SamplingParams;
 use crate::text::Message;
@@ -174,7 +174,8 @@ fn on_key(state: &mut State, key: KeyEvent) -> Vec<Effect> {
     let typing = matches!(state.mode, Mode::Palette { .. } | Mode::GoTo(_) | Mode::Search(_));
     let mut action = keymap::lookup(if typing { keymap::TABLE } else { state.keys() }, &key);
     if matches!(state.mode, Mode::Pick(_)) {
-        action = keymap::lookup(keymap::PICK, &key).or(action.filter(|action| matches!(action, Action::Suspend | Action::Redraw)));
+        action =
+            keymap::lookup(keymap::PICK, &key).or(action.filter(|action| matches!(action, Action::Suspend | Action::Redraw)));
     }
     if action == Some(Action::Suspend) {
         return vec![Effect::Suspend];
@@ -328,7 +329,7 @@ fn opened_by(state: &State, action: Action) -> Option<Mode> {
         Action::Params => {
             let presets = params::presets(&state.options.sampling, &state.options.presets);
             Some(Mode::Params(Form::of(state.focused(), presets)))
-        },
+        }
         Action::Cancel | Action::Quit => Some(Mode::ConfirmQuit),
         Action::ClearChat => (!state.focused().transcript.is_empty()).then_some(Mode::ConfirmClear),
         Action::Help => Some(Mode::Help { scroll: 0 }),
@@ -402,7 +403,7 @@ fn paste(state: &mut State, text: &str) {
         Mode::Search(search) => {
             search.editor.insert(&text.replace(['\n', '\r'], " "));
             search.walking = false;
-            search.look(&state.panes, state.focus);
+            search.look(&state.panes);
         }
         Mode::Pick(_) => {}
         Mode::Help { .. } | Mode::ConfirmClose | Mode::ConfirmClear | Mode::ConfirmQuit => {}
