@@ -484,7 +484,7 @@ fn paste(state: &mut State, text: &str) {
         Mode::Search(search) => {
             search.editor.insert(&text.replace(['\n', '\r'], " "));
             search.walking = false;
-            search.look(&state.panes, state.focus);
+            search.look(&state.panes);
         }
         Mode::Pick(_) => {}
         Mode::Help { .. } | Mode::ConfirmClose | Mode::ConfirmClear | Mode::ConfirmQuit => {}
