@@ -339,6 +339,10 @@ fn changes_something(action: Action) -> bool {
             | Action::Help
             | Action::Palette
             | Action::Mouse
+            | Action::Raw
+            | Action::Search
+            | Action::CopyAnswer
+            | Action::Export
             | Action::Redraw
             | Action::Suspend
             | Action::Quit
