@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use anyhow::bail;
 use tokio::sync::watch;
 
+use crate::cli::RoomArgs;
 use crate::commands::fresh_seed;
 use crate::config::Config;
 use crate::engine::EngineHandle;
@@ -34,7 +35,7 @@ pub(crate) fn need_terminal(what: &str, else_use: &str) -> anyhow::Result<()> {
 }
 
 /// Opens the workstation.
-pub async fn open(config: Config) -> anyhow::Result<ExitCode> {
+pub async fn open(config: Config, args: RoomArgs) -> anyhow::Result<ExitCode> {
     need_terminal("the room", "batchroom ask")?;
     let named = config.model.as_deref().map(Choice::parse).transpose()?;
     let opening = Opening::plan(named);

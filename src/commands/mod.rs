@@ -2,9 +2,12 @@
 
 mod ask;
 mod bench;
+mod history;
 mod models;
+mod pages;
 mod prompts;
 mod replay;
+mod settings;
 mod simulate;
 
 use std::io::{IsTerminal, Write};
@@ -21,9 +24,19 @@ use crate::text::printable;
 
 pub use ask::ask;
 pub use bench::{Scenario, bench};
+pub use history::{HistoryCommand, history};
 pub use models::models;
+pub use pages::{completions, man};
 pub use replay::replay;
+pub use settings::{ConfigCommand, settings};
 pub use simulate::simulate;
+
+/// The examples at the end of `--help`.
+pub mod help {
+    pub use super::history::EXAMPLES as HISTORY;
+    pub use super::pages::{COMPLETIONS_EXAMPLES as COMPLETIONS, MAN_EXAMPLES as MAN};
+    pub use super::settings::EXAMPLES as CONFIG;
+}
 
 /// A command ended because the person pressed Ctrl-C: 128 + SIGINT, as shells say it.
 pub const INTERRUPTED: u8 = 130;
