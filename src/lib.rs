@@ -8,6 +8,7 @@ pub mod batch;
 pub mod cli;
 pub mod commands;
 pub mod config;
+pub mod conversation;
 pub mod engine;
 pub mod fault;
 pub mod histogram;

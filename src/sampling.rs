@@ -1,7 +1,8 @@
 //! Logits to a token.
 
 /// How one request's tokens are chosen, and when it ends.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub struct SamplingParams {
     /// 0 is exactly greedy.
     pub temperature: f32,

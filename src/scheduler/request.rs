@@ -150,7 +150,8 @@ pub enum Refused {
 }
 
 /// Why a sequence ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum FinishReason {
     /// An end-of-generation token, or a stop string.
     Stop,
