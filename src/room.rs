@@ -1,5 +1,9 @@
 //! The workstation: an engine with a screen in front of it.
 
+mod lines;
+mod once;
+mod plain;
+
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -12,8 +16,8 @@ use tokio::sync::watch;
 
 use crate::cli::RoomArgs;
 use crate::commands::fresh_seed;
-use crate::config::Config;
-use crate::engine::EngineHandle;
+use crate::config::{Config, PaceChoice};
+use crate::engine::{EngineHandle, Pace};
 use crate::hub::{self, Choice, NANO, Progress, Published, SMOLLM2};
 use crate::launch::{default_choice, launch_recorded, pace_for};
 use crate::ui::run::{Services, run};
@@ -36,7 +40,10 @@ pub(crate) fn need_terminal(what: &str, else_use: &str) -> anyhow::Result<()> {
 
 /// Opens the workstation.
 pub async fn open(config: Config, args: RoomArgs) -> anyhow::Result<ExitCode> {
-    need_terminal("the room", "batchroom ask")?;
+    if args.once || args.plain {
+        return without_screen(config, args).await;
+    }
+    need_terminal("the room", "batchroom --plain")?;
     let named = config.model.as_deref().map(Choice::parse).transpose()?;
     let opening = Opening::plan(named);
     let services = Arc::new(Room { config: config.clone(), recorded: AtomicU32::new(0) });
@@ -47,6 +54,23 @@ pub async fn open(config: Config, args: RoomArgs) -> anyhow::Result<ExitCode> {
     .await??;
     let options = options(&config, &opening);
     run(engine, services, options, fresh_seed()).await
+}
+
+/// The room in lines, or one state of it: at full speed, if no pace is given.
+async fn without_screen(config: Config, args: RoomArgs) -> anyhow::Result<ExitCode> {
+    let choice = crate::commands::choose(config.model.as_deref()).await?;
+    let pace = match config.screen.pace {
+        PaceChoice::StepsPerSecond(steps) => Pace::StepsPerSecond(steps),
+        PaceChoice::Auto | PaceChoice::Full => Pace::Full,
+    };
+    let (engine_config, record) = (config.engine.clone(), config.record.clone());
+    let launch = move || launch_recorded(&choice, &engine_config, SEATS, pace, record.as_deref());
+    let engine = tokio::task::spawn_blocking(launch).await??;
+    let lines = lines::Lines::new(engine, options_of(&config), fresh_seed());
+    match args.once {
+        true => once::once(lines, args.prompt.as_deref()).await,
+        false => plain::plain(lines).await,
+    }
 }
 
 /// Which model the room opens on, and what is to be said about it.

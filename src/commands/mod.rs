@@ -62,7 +62,7 @@ fn whole_default() -> Choice {
 }
 
 /// The model that was asked for, or the default; fetched if need be, with a progress bar on standard error.
-async fn choose(model: Option<&str>) -> anyhow::Result<Choice> {
+pub(crate) async fn choose(model: Option<&str>) -> anyhow::Result<Choice> {
     let choice = model.map(Choice::parse).transpose()?.unwrap_or_else(whole_default);
     if model.is_none() && std::io::stderr().is_terminal() {
         complain(format_args!("{} answers (--model names another)", choice.name()));
@@ -103,7 +103,7 @@ async fn fetch_with_bar(model: &'static Published) -> anyhow::Result<std::path::
 }
 
 /// Waits for SIGINT, SIGTERM or SIGHUP, and gives the exit code that shells have for it.
-async fn asked_to_end() -> u8 {
+pub(crate) async fn asked_to_end() -> u8 {
     use tokio::signal::unix::{SignalKind, signal};
     let (mut terminate, mut hang_up) = match (signal(SignalKind::terminate()), signal(SignalKind::hangup())) {
         (Ok(terminate), Ok(hang_up)) => (terminate, hang_up),
