@@ -1,12 +1,14 @@
 //! Options: what was written (flags and `config.toml`), checked once into what is then trusted.
 
 use std::io::Read;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::model::kernels::KvType;
+use crate::presets::{Preset, RawPreset};
 use crate::sampling::{InvalidSampling, SamplingParams};
 use crate::scheduler::{Mode, Policy};
 
@@ -123,6 +125,11 @@ pub struct RawConfig {
     /// Where conversations are kept: a file, or a folder [default: batchroom.db in the user's data folder]
     #[arg(long, global = true, value_name = "FILE|FOLDER", help_heading = "Screen")]
     pub data: Option<PathBuf>,
+
+    /// Named parameters, in the file alone.
+    #[arg(skip)]
+    #[serde(default)]
+    pub presets: BTreeMap<String, RawPreset>,
 }
 
 /// `pace = 30` is as good as `pace = "30"`.
@@ -198,6 +205,7 @@ pub(crate) const KEYS: &[&str] = &[
     "fps",
     "history",
     "data",
+    "presets",
 ];
 
 /// The user's own file of options.
@@ -277,6 +285,7 @@ impl RawConfig {
             fps: self.fps.or(other.fps),
             history: self.history.or(other.history),
             data: self.data.or(other.data),
+            presets: if self.presets.is_empty() { other.presets } else { self.presets },
         }
     }
 
@@ -322,11 +331,13 @@ impl RawConfig {
             pace: self.pace.as_deref().map_or(Ok(PaceChoice::Auto), parse_pace)?,
             fps: in_range("fps", self.fps.unwrap_or(30) as usize, 1, 120)? as u32,
         };
+        let presets = crate::presets::check(self.presets, &sampling)?;
         Ok(Config {
             model: self.model,
             engine,
             record: self.record,
             sampling,
+            presets,
             seed: self.seed,
             system: self.system,
             screen,
@@ -344,6 +355,8 @@ pub struct Config {
     /// Where the engine of the room or of `ask` is recorded.
     pub record: Option<PathBuf>,
     pub sampling: SamplingParams,
+    /// Named values of the form.
+    pub presets: Vec<Preset>,
     /// None: a new seed for each answer.
     pub seed: Option<u64>,
     pub system: Option<String>,
@@ -655,6 +668,10 @@ mod tests {
         assert_eq!(error("panes = 17"), "panes is `17`: it must be from 1 to 16");
         assert!(error("temperature = -1.0").contains("temperature"));
         assert_eq!(error("device = \"gpu\""), "device is `gpu`: it must be cpu, candle, cuda or metal");
+        assert!(error("[presets.odd]\ntop_p = 2.0").contains("presets is `odd`: top_p is 2"));
+        assert!(error("[presets.\"a b\"]").contains("letters, digits"));
+        let config = RawConfig::parse("top_k = 7\n[presets.short]\nmax_tokens = 9").unwrap().check().unwrap();
+        assert_eq!((config.presets[0].sampling.top_k, config.presets[0].sampling.max_tokens), (7, 9));
         assert!(error("pace = \"fast\"").contains("auto, full, or steps a second"));
     }
 }

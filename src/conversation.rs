@@ -1,6 +1,8 @@
 //! A conversation as a tree: every answer that was asked for again and every prompt that was written anew stays beside
 //! the one before. **Pure**: no clock, no IO; each change is a small value that a store can keep.
 
+use std::collections::HashMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::sampling::SamplingParams;
@@ -219,6 +221,33 @@ impl Conversation {
     pub fn place(&self, id: NodeId) -> (usize, usize) {
         let siblings = self.siblings(id);
         (siblings.iter().position(|other| *other == id).map_or(0, |at| at + 1), siblings.len())
+    }
+
+    /// The same for each message of a path, in one go.
+    pub fn places(&self, path: &[NodeId]) -> Vec<(usize, usize)> {
+        let mut children: HashMap<Option<NodeId>, Vec<NodeId>> = HashMap::new();
+        for (id, node) in self.nodes.iter().enumerate().filter(|(_, node)| !node.removed) {
+            children.entry(node.parent).or_default().push(id);
+        }
+        let place = |id: &NodeId| {
+            let siblings = self.node(*id).and_then(|node| children.get(&node.parent));
+            siblings.map_or((0, 0), |all| (all.partition_point(|other| other < id) + 1, all.len()))
+        };
+        path.iter().map(place).collect()
+    }
+
+    /// A conversation of its own that is the path to a message.
+    pub fn branch_off(&self, key: u64, last: NodeId) -> Conversation {
+        let mut branch = Conversation::kept(key);
+        for (at, id) in self.path_to(last).into_iter().enumerate() {
+            let Node { role, text, note, maker, figures, .. } = self.nodes[id].clone();
+            branch.note(Change::Added { id: at, parent: at.checked_sub(1), role, text, maker, open: false });
+            if note.is_some() || figures.is_some() {
+                branch.note(Change::Ended { id: at, note, figures });
+            }
+            branch.go(Some(at));
+        }
+        branch
     }
 
     /// Whatever was said last below a message (itself, when nothing was).

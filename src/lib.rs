@@ -16,6 +16,7 @@ pub mod hub;
 pub mod launch;
 pub mod machine;
 pub mod model;
+pub mod presets;
 pub mod random;
 pub mod replay;
 pub mod room;

@@ -111,6 +111,7 @@ pub(crate) fn options_of(config: &Config) -> Options {
         system: config.system.clone(),
         sampling: config.sampling.clone(),
         seed: config.seed,
+        presets: config.presets.clone(),
         better_name: SMOLLM2.name.to_owned(),
         better_title: SMOLLM2.title.to_owned(),
         better_bytes: SMOLLM2.bytes,

@@ -174,6 +174,10 @@ fn same(tree: &Conversation, oracle: &Oracle) {
         let siblings = oracle.children(*parent);
         assert_eq!(tree.siblings(*id), siblings);
         assert_eq!(tree.place(*id).1, siblings.len());
+        assert_eq!(tree.places(&[*id]), [tree.place(*id)]);
+        let branch = tree.branch_off(1, *id);
+        let told = |tree: &Conversation, last| tree.messages(None, Some(last));
+        assert_eq!(told(&branch, branch.leaf().unwrap()), told(tree, *id));
         assert_eq!(Some(tree.newest_below(*id)), oracle.below(*id).into_iter().max());
     }
 }

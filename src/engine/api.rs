@@ -151,6 +151,8 @@ pub struct Place {
     pub fork_of: Option<RequestId>,
     /// Whether it is to be computed once more at its end, alone, and compared.
     pub witness: bool,
+    /// Its prompt ends within an answer, which goes on: a space at the beginning of what comes is text.
+    pub continues: bool,
 }
 
 /// One request, already in tokens.

@@ -149,6 +149,8 @@ impl EngineHandle {
     ) -> (RequestId, mpsc::Receiver<Event>) {
         let newest = || messages.iter().rev().find(|message| message.role == Role::User);
         let said = self.recorded.is_some().then(newest).flatten().map(|message| message.content.clone());
+        let continues = messages.last().is_some_and(|last| last.role == Role::Assistant);
+        let place = Place { continues: place.continues || continues, ..place };
         match self.encode(messages) {
             Ok(prompt) => self.submit_with(user, prompt, sampling, place, said),
             Err(why) => self.rejected(user, why, said),

@@ -25,13 +25,19 @@ pub(super) struct Voice {
 
 impl Voice {
     /// `prompt` is given when a witness is wanted.
-    pub fn new(user: UserId, sampling: SamplingParams, events: mpsc::Sender<Event>, prompt: Option<Vec<u32>>) -> Voice {
+    pub fn new(
+        user: UserId,
+        sampling: SamplingParams,
+        events: mpsc::Sender<Event>,
+        decoder: StreamDecoder,
+        prompt: Option<Vec<u32>>,
+    ) -> Voice {
         Voice {
             user,
             stops: StopMatcher::new(sampling.stop.clone()),
             sampling,
             events,
-            decoder: StreamDecoder::default(),
+            decoder,
             stopped: false,
             told: 0,
             evidence: prompt.map(|prompt| Evidence { prompt_len: prompt.len(), tokens: prompt, digests: Vec::new() }),

@@ -21,7 +21,7 @@ use super::witness::{Trial, Trials};
 use crate::batch::{Batch, RequestId, UserId};
 use crate::sampling::Sampler;
 use crate::scheduler::{Request, RowResult};
-use crate::text::TextModel;
+use crate::text::{StreamDecoder, TextModel};
 
 /// Snapshots are built at most this often while steps are faster.
 const FRAME: Duration = Duration::from_millis(33);
@@ -371,7 +371,8 @@ impl Worker {
         let request = Request { id, user, prompt, max_tokens, priority: place.priority, fork_of: place.fork_of };
         match self.core.submit(request, predicted, now) {
             Ok(()) => {
-                self.voices.insert(id, Voice::new(user, sampling, events, evidence));
+                let decoder = if place.continues { StreamDecoder::within() } else { StreamDecoder::default() };
+                self.voices.insert(id, Voice::new(user, sampling, events, decoder, evidence));
                 self.deliver();
             }
             Err(why) => {

@@ -14,6 +14,11 @@ pub struct StreamDecoder {
 }
 
 impl StreamDecoder {
+    /// In the middle of a text: a space at the beginning is one.
+    pub fn within() -> StreamDecoder {
+        StreamDecoder { started: true, ..StreamDecoder::default() }
+    }
+
     /// What became printable with this token.
     pub fn push(&mut self, text: &TextModel, token: u32) -> String {
         let mut bytes = text.token_bytes(token);

@@ -17,7 +17,7 @@ use tokenizers::{SplitDelimiterBehavior, TokenizerImpl};
 use crate::model::gguf::{GgufError, GgufFile};
 
 use super::template::{ChatTemplate, TemplateError};
-use super::{Message, TemplateSource};
+use super::{Message, Role, TemplateSource};
 
 type Bpe = TokenizerImpl<BPE, NormalizerWrapper, PreTokenizerWrapper, PostProcessorWrapper, DecoderWrapper>;
 
@@ -226,12 +226,17 @@ impl TextModel {
     }
 
     /// A conversation, rendered by the chat template and tokenized. Control tokens come from the template alone;
-    /// BOS is there once if the model wants it, whether its template writes it or not.
+    /// BOS is there once if the model wants it, whether its template writes it or not. When the last message is the
+    /// assistant's, it is to go on with it: nothing stands after it.
     pub fn encode_chat(&self, messages: &[Message]) -> Result<Vec<u32>, TokenizerError> {
         let guard = free_noncharacter(messages);
         let guarded: Vec<Message> =
             messages.iter().map(|message| Message::new(message.role, self.guard(&message.content, guard))).collect();
-        let rendered = self.template.render(&guarded)?;
+        let (asked, begun) = match guarded.split_last() {
+            Some((last, before)) if last.role == Role::Assistant => (before, last.content.as_str()),
+            _ => (&guarded[..], ""),
+        };
+        let rendered = self.template.render(asked)? + begun;
         let mut ids = self.encode_with(self.control.as_ref(), &rendered, Some(guard))?;
         if let Some(bos) = self.bos.filter(|bos| self.add_bos && ids.first() != Some(bos)) {
             ids.insert(0, bos);

@@ -1,4 +1,4 @@
-//! The multi-line editor under each chat pane: graphemes, soft wrap, history, undo.
+//! The multi-line editor under each chat pane: graphemes, soft wrap, history, undo and redo.
 
 use unicode_normalization::UnicodeNormalization;
 use unicode_segmentation::{GraphemeCursor, UnicodeSegmentation};
@@ -25,6 +25,8 @@ pub struct Editor {
     text: String,
     cursor: usize,
     undo: Vec<(String, usize)>,
+    /// What was undone, until something else is written.
+    redo: Vec<(String, usize)>,
     last: Change,
     history: Vec<String>,
     /// Place in the history while walking it, and the draft that was left for it.
@@ -33,7 +35,7 @@ pub struct Editor {
 
 impl Default for Editor {
     fn default() -> Self {
-        Editor { text: String::new(), cursor: 0, undo: Vec::new(), last: Change::None, history: Vec::new(), walking: None }
+        Editor { text: String::new(), cursor: 0, undo: Vec::new(), redo: Vec::new(), last: Change::None, history: Vec::new(), walking: None }
     }
 }
 
@@ -68,6 +70,7 @@ impl Editor {
         let text = std::mem::take(&mut self.text);
         self.cursor = 0;
         self.undo.clear();
+        self.redo.clear();
         self.last = Change::None;
         self.walking = None;
         self.keep(&text);
@@ -137,12 +140,20 @@ impl Editor {
             }
         }
         self.last = change;
+        self.redo.clear();
     }
 
     pub fn undo(&mut self) {
         if let Some((text, cursor)) = self.undo.pop() {
-            self.text = text;
-            self.cursor = cursor;
+            self.redo.push((std::mem::replace(&mut self.text, text), std::mem::replace(&mut self.cursor, cursor)));
+            self.last = Change::None;
+        }
+    }
+
+    /// Takes the newest undo back.
+    pub fn redo(&mut self) {
+        if let Some((text, cursor)) = self.redo.pop() {
+            self.undo.push((std::mem::replace(&mut self.text, text), std::mem::replace(&mut self.cursor, cursor)));
             self.last = Change::None;
         }
     }

@@ -3,6 +3,8 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
+use super::pick::PickAct;
+
 /// Everything a person can ask of the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
@@ -41,6 +43,19 @@ pub enum Action {
     Suspend,
     Quit,
     Back,
+    Regenerate,
+    Continue,
+    Rewrite,
+    Beside,
+    BranchBefore,
+    BranchAfter,
+    CopyAnswer,
+    PickMessage,
+    Raw,
+    OtherEditor,
+    Export,
+    Search,
+    Pick(PickAct),
     Replay(Film),
     Edit(Edit),
 }
@@ -78,6 +93,7 @@ pub enum Edit {
     DeleteToStart,
     DeleteToEnd,
     Undo,
+    Redo,
 }
 
 /// Where an action stands in the help.
@@ -89,12 +105,21 @@ pub enum Group {
     Model,
     Program,
     Editing,
+    Picking,
     Replay,
 }
 
 impl Group {
-    pub const ALL: [Group; 7] =
-        [Group::Replay, Group::Chat, Group::Panes, Group::Engine, Group::Model, Group::Program, Group::Editing];
+    pub const ALL: [Group; 8] = [
+        Group::Replay,
+        Group::Chat,
+        Group::Panes,
+        Group::Engine,
+        Group::Model,
+        Group::Program,
+        Group::Picking,
+        Group::Editing,
+    ];
 
     pub fn title(self) -> &'static str {
         match self {
@@ -104,6 +129,7 @@ impl Group {
             Group::Model => "Model",
             Group::Program => "Program",
             Group::Editing => "Editing",
+            Group::Picking => "Choosing a message (Alt-M)",
             Group::Replay => "Replay",
         }
     }
@@ -202,6 +228,18 @@ pub const TABLE: &[Binding] = &[
     bind(Action::Help, &[Key::plain(KeyCode::F(1))], "help", "these keys", Group::Program),
     bind(Action::SendAll, &[Key::alt('a')], "", "send this draft to all panes, once", Group::Chat),
     bind(Action::ClearChat, &[Key::ctrl('n')], "", "new conversation in this pane", Group::Chat),
+    bind(Action::Regenerate, &[Key::alt('r')], "again", "answer the last prompt again, as a branch", Group::Chat),
+    bind(Action::Continue, &[Key::alt('g')], "", "the last answer goes on", Group::Chat),
+    bind(Action::Rewrite, &[Key::alt('e')], "", "write the last prompt anew, as a branch", Group::Chat),
+    bind(Action::Beside, &[Key::alt('n')], "", "answer the last prompt in a new pane too: a fork", Group::Chat),
+    bind(Action::BranchBefore, &[Key::alt(',')], "", "the branch before", Group::Chat),
+    bind(Action::BranchAfter, &[Key::alt('.')], "", "the next branch", Group::Chat),
+    bind(Action::PickMessage, &[Key::alt('m')], "", "choose a message: edit, copy, delete", Group::Chat),
+    bind(Action::CopyAnswer, &[Key::alt('c')], "", "copy the last answer (OSC 52)", Group::Chat),
+    bind(Action::Export, &[Key::alt('w')], "", "write the conversation to a file", Group::Chat),
+    bind(Action::Search, &[Key::ctrl('s')], "", "look for a text in the conversations", Group::Chat),
+    bind(Action::Raw, &[Key::alt('v')], "", "answers as Markdown, or as they were written", Group::Chat),
+    bind(Action::OtherEditor, &[Key::alt('o')], "", "write the draft in your editor ($VISUAL, $EDITOR)", Group::Chat),
     bind(Action::PageUp, &[Key::plain(KeyCode::PageUp)], "", "scroll up a page (text holds still there)", Group::Chat),
     bind(Action::PageDown, &[Key::plain(KeyCode::PageDown)], "", "scroll down a page", Group::Chat),
     bind(Action::LineUp, &[Key::with(KeyCode::Up, SHIFT)], "", "scroll up a line", Group::Chat),
@@ -274,6 +312,37 @@ pub const TABLE: &[Binding] = &[
     bind(Action::Edit(Edit::DeleteToStart), &[Key::ctrl('u')], "", "delete to the line's start", Group::Editing),
     bind(Action::Edit(Edit::DeleteToEnd), &[Key::ctrl('k')], "", "delete to the line's end", Group::Editing),
     bind(Action::Edit(Edit::Undo), &[Key::ctrl('7'), Key::ctrl('/'), Key::ctrl('_')], "", "undo (Ctrl-/)", Group::Editing),
+    bind(Action::Edit(Edit::Redo), &[Key::ctrl('y')], "", "redo", Group::Editing),
+];
+
+const fn pick(act: PickAct, keys: &'static [Key], short: &'static str, about: &'static str) -> Binding {
+    bind(Action::Pick(act), keys, short, about, Group::Picking)
+}
+
+/// The keys while a message is being chosen: nothing is typed then.
+pub const PICK: &[Binding] = &[
+    pick(PickAct::Up, &[Key::plain(KeyCode::Up), Key::plain(KeyCode::Char('k'))], "", "the message before"),
+    pick(PickAct::Down, &[Key::plain(KeyCode::Down), Key::plain(KeyCode::Char('j'))], "", "the next message"),
+    pick(
+        PickAct::Edit,
+        &[Key::plain(KeyCode::Char('e')), Key::plain(KeyCode::Enter)],
+        "edit",
+        "write an own message anew; sent, it stands beside it",
+    ),
+    pick(PickAct::Regenerate, &[Key::plain(KeyCode::Char('r'))], "again", "answer it again, as a branch"),
+    pick(PickAct::Copy, &[Key::plain(KeyCode::Char('c'))], "copy", "copy it"),
+    pick(PickAct::CopyBlock, &[Key::plain(KeyCode::Char('b'))], "code", "copy its last block of code; again: the one before"),
+    pick(PickAct::Continue, &[Key::plain(KeyCode::Char('g'))], "go on", "this answer goes on"),
+    pick(PickAct::Beside, &[Key::plain(KeyCode::Char('n'))], "beside", "answer it in a new pane too"),
+    pick(
+        PickAct::Before,
+        &[Key::plain(KeyCode::Left), Key::plain(KeyCode::Char(',')), Key::alt(',')],
+        "",
+        "the branch before",
+    ),
+    pick(PickAct::After, &[Key::plain(KeyCode::Right), Key::plain(KeyCode::Char('.')), Key::alt('.')], "", "the next branch"),
+    pick(PickAct::Delete, &[Key::plain(KeyCode::Char('d'))], "delete", "delete it and all that follows it (asks)"),
+    pick(PickAct::Leave, &[Key::plain(KeyCode::Esc), Key::alt('m'), Key::ctrl('c')], "", "leave it"),
 ];
 
 const fn film(film: Film, keys: &'static [Key], short: &'static str, about: &'static str) -> Binding {
@@ -313,6 +382,9 @@ pub const REPLAY: &[Binding] = &[
     bind(Action::LineDown, &[Key::plain(KeyCode::Down), Key::with(KeyCode::Down, SHIFT)], "", "scroll down a line", Group::Chat),
     bind(Action::Top, &[Key::with(KeyCode::Home, CTRL)], "", "to the beginning of the conversation", Group::Chat),
     bind(Action::Bottom, &[Key::with(KeyCode::End, CTRL)], "", "to its end, and follow it again", Group::Chat),
+    bind(Action::Search, &[Key::ctrl('s')], "", "look for a text in the conversations", Group::Chat),
+    bind(Action::CopyAnswer, &[Key::alt('c')], "", "copy the last answer (OSC 52)", Group::Chat),
+    bind(Action::Raw, &[Key::alt('v')], "", "answers as Markdown, or as they were written", Group::Chat),
     bind(Action::Palette, &[Key::ctrl('p')], "", "list every action and run one", Group::Program),
     bind(Action::Help, &[Key::plain(KeyCode::F(1))], "help", "these keys", Group::Program),
     bind(Action::Redraw, &[Key::ctrl('l')], "", "draw the screen again", Group::Program),

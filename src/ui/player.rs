@@ -40,7 +40,7 @@ pub async fn play(mut replay: Replay, frame: usize, options: Options) -> anyhow:
         leave: None,
     };
     player.seek(frame)?;
-    let mut input = listen_for_input()?;
+    let mut input = listen_for_input(super::outside::Gate::default())?;
     while player.leave.is_none() {
         player.turn(&mut input, &mut signals).await?;
         if player.dirty && Instant::now() >= player.next_frame && player.leave.is_none() {
@@ -130,6 +130,11 @@ impl Player {
                 Effect::Redraw => self.screen.forget()?,
                 Effect::Suspend => self.suspend(true)?,
                 Effect::Quit => self.leave = Some(0),
+                Effect::Copy(text) => super::terminal::copy(&text)?,
+                Effect::LoadColours => {
+                    let highlighter = Arc::new(super::rich::code::Highlighter::load());
+                    let _ = update(&mut self.state, Msg::Colours(highlighter), self.opened.elapsed());
+                }
                 // The others are for an engine, and there is none.
                 _ => {}
             }

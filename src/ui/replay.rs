@@ -8,12 +8,11 @@ use super::format::{count, rate, time};
 use super::keymap::{Action, Film};
 use super::people::Person;
 use super::state::{MAX_PANES, Mode, State};
-use super::transcript::Transcript;
 use super::update::{Effect, on_event};
 use crate::batch::{RequestId, UserId};
+use crate::conversation::Conversation;
 use crate::engine::api::Event;
 use crate::replay::{Said, What};
-use crate::text::Role;
 
 /// Steps of one long stride.
 const FAR: usize = 100;
@@ -125,6 +124,9 @@ pub fn act(state: &mut State, action: Action) -> Option<Vec<Effect>> {
         | Action::LineDown
         | Action::Top
         | Action::Bottom
+        | Action::Search
+        | Action::CopyAnswer
+        | Action::Raw
         | Action::Help
         | Action::Palette
         | Action::Redraw
@@ -214,18 +216,19 @@ fn show(state: &mut State, user: UserId, what: &What) {
         What::Named(_) => return,
         What::Asked { words, tokens } => {
             let Some(pane) = state.pane_of(user) else { return };
-            pane.preempted_by = None;
-            pane.live = true;
-            match words {
-                Some(words) => pane.transcript.push(Role::User, words),
-                None => pane.transcript.push(Role::User, &format!("({tokens} token ids)")),
+            let prompt = words.as_deref().map_or_else(|| format!("({tokens} token ids)"), str::to_owned);
+            // A recording that is longer than a conversation may be goes on in a new one.
+            let after = pane.conversation.leaf();
+            if pane.ask(after, &prompt, None).is_err() {
+                pane.conversation = Conversation::default();
+                pane.transcript = pane.transcript.cleared();
+                let _ = pane.ask(None, &prompt, None);
             }
-            return pane.transcript.push(Role::Assistant, "");
+            return;
         }
         What::Refused(why) => {
             let Some(pane) = state.pane_of(user) else { return };
-            pane.live = false;
-            return pane.transcript.close(Some(format!("refused: {}", super::text::one_line(why))));
+            return pane.conclude(Some(format!("refused: {}", super::text::one_line(why))), None);
         }
         What::Text(text) => Event::Token { step: 0, token: 0, text: text.to_string() },
         What::Admitted => Event::Admitted { step: 0, cached: 0 },
@@ -264,9 +267,9 @@ pub fn seat(state: &mut State, people: &[(UserId, Option<String>)]) -> usize {
 /// Empty panes, as at the beginning.
 pub fn clear(state: &mut State) {
     for pane in &mut state.panes {
-        let (columns, rows) = (pane.transcript.columns() + super::transcript::GUTTER, pane.transcript.rows());
-        pane.transcript = Transcript::default();
-        pane.transcript.resize(columns, rows);
+        pane.transcript = pane.transcript.cleared();
+        // Nobody keeps what is recorded already.
+        (pane.conversation, pane.asked) = (Conversation::default(), None);
         pane.live = false;
         pane.preempted_by = None;
     }

@@ -13,11 +13,14 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
 use super::keymap::Action;
+use super::outside::{self, Gate, Outside};
+use super::rich::code::Highlighter;
 use super::state::{Options, State};
 use super::terminal::{self, Screen};
 use super::update::{Effect, Msg, act, update};
 use super::view::screen;
 use crate::batch::{RequestId, UserId};
+use crate::engine::api::Place;
 use crate::engine::{EngineHandle, Event, RunState, Snapshot};
 use crate::hub::Progress;
 
@@ -54,6 +57,10 @@ pub async fn run(engine: EngineHandle, services: Arc<dyn Services>, options: Opt
         services,
         screen,
         requests: HashMap::new(),
+        newest: HashMap::new(),
+        outside: None,
+        gate: Gate::default(),
+        colours: None,
         fetch: None,
         launch: None,
         opened: Instant::now(),
@@ -65,13 +72,13 @@ pub async fn run(engine: EngineHandle, services: Arc<dyn Services>, options: Opt
         leave: None,
     };
     app.name_all();
-    let mut input = listen_for_input()?;
+    let mut input = listen_for_input(app.gate.clone())?;
     if app.state.wanted {
         app.fetch_wanted();
     }
     while app.leave.is_none() {
         app.turn(&mut input, &mut signals).await?;
-        if app.dirty && Instant::now() >= app.next_frame && app.leave.is_none() {
+        if app.dirty && app.outside.is_none() && Instant::now() >= app.next_frame && app.leave.is_none() {
             app.draw()?;
             panic_on_request();
         }
@@ -88,12 +95,13 @@ pub(super) type Heard = (Instant, std::io::Result<TermEvent>);
 pub(super) type Input = mpsc::Receiver<Heard>;
 
 /// A thread that reads the terminal: unlike a stream, a channel can be asked for what is there already.
-pub(super) fn listen_for_input() -> std::io::Result<Input> {
+pub(super) fn listen_for_input(gate: Gate) -> std::io::Result<Input> {
     let (sender, receiver) = mpsc::channel(TURN);
     let listener = sender.clone();
     let listen = move || {
         loop {
             let event = crossterm::event::read();
+            gate.pass();
             let over = event.is_err();
             if listener.blocking_send((Instant::now(), event)).is_err() || over {
                 return;
@@ -149,6 +157,12 @@ struct App {
     services: Arc<dyn Services>,
     screen: Screen,
     requests: HashMap<UserId, Request>,
+    /// The newest request of each, which another can be a fork of.
+    newest: HashMap<UserId, RequestId>,
+    /// The person's own editor has the terminal.
+    outside: Option<Outside>,
+    gate: Gate,
+    colours: Option<JoinHandle<Highlighter>>,
     fetch: Option<Fetch>,
     launch: Option<JoinHandle<anyhow::Result<EngineHandle>>>,
     opened: Instant,
@@ -165,8 +179,9 @@ struct App {
 impl App {
     /// Waits for whatever comes first, input before all else, and takes it in.
     async fn turn(&mut self, input: &mut Input, signals: &mut Signals) -> anyhow::Result<()> {
+        let drawing = self.dirty && self.outside.is_none();
         let frame_due = async {
-            match self.dirty {
+            match drawing {
                 true => sleep_until(self.next_frame).await,
                 false => std::future::pending().await,
             }
@@ -180,15 +195,23 @@ impl App {
         tokio::select! {
             biased;
             _ = signals.terminate.recv() => self.leave = Some(128 + 15),
-            _ = signals.interrupt.recv() => self.leave = Some(128 + 2),
+            // Ctrl-C and Ctrl-Z in the person's own editor are for it.
+            _ = signals.interrupt.recv() => if self.outside.is_none() { self.leave = Some(128 + 2) },
             _ = signals.hang_up.recv() => self.leave = Some(HUNG_UP),
-            _ = signals.stop.recv() => self.suspend(false)?,
-            _ = signals.go_on.recv() => {
+            _ = signals.stop.recv() => if self.outside.is_none() { self.suspend(false)? } else { terminal::stop_here() },
+            _ = signals.go_on.recv() => if self.outside.is_none() {
                 self.screen.take_again()?;
                 self.dirty = true;
-            }
+            },
+            result = edited(&mut self.outside) => self.back_from_editor(result)?,
             event = input.recv() => self.input(event, input).await?,
             Ok(()) = self.snapshots.changed() => self.news(),
+            result = loaded(&mut self.colours) => {
+                self.colours = None;
+                if let Some(highlighter) = result {
+                    self.take(Msg::Colours(Arc::new(highlighter)));
+                }
+            }
             result = finished(&mut self.launch) => self.launched(result),
             progress = fetching(&mut self.fetch) => self.fetched(progress),
             () = frame_due => {}
@@ -217,12 +240,16 @@ impl App {
         for effect in update(&mut self.state, msg, now) {
             self.carry_out(effect);
         }
+        // Nobody keeps them yet.
+        drop(self.state.take_changes());
     }
 
     fn carry_out(&mut self, effect: Effect) {
         match effect {
-            Effect::Submit { user, messages, sampling } => {
-                let (id, events) = self.engine.chat(user, &messages, sampling);
+            Effect::Submit { user, messages, sampling, fork_of } => {
+                let fork_of = fork_of.and_then(|origin| self.newest.get(&origin)).copied();
+                let (id, events) = self.engine.chat_as(user, &messages, sampling, Place { fork_of, ..Place::default() });
+                self.newest.insert(user, id);
                 self.requests.insert(user, Request { id, events });
                 // A refusal is there at once, and no snapshot will bring it.
                 self.hear(user);
@@ -263,6 +290,14 @@ impl App {
                 }
             }
             Effect::Quit => self.leave = Some(0),
+            Effect::Copy(text) => {
+                if let Err(error) = terminal::copy(&text) {
+                    tracing::warn!(%error, "the clipboard cannot be written");
+                }
+            }
+            Effect::Export { path, text, replace } => self.take(Msg::Saved(outside::write(&path, &text, replace))),
+            Effect::OtherEditor { user, text } => self.to_editor(user, &text),
+            Effect::LoadColours => self.colours = Some(tokio::task::spawn_blocking(Highlighter::load)),
             Effect::Name { user, name } => self.engine.name(user, &name),
             // There is nothing recorded to go to.
             Effect::Seek(_) => {}
@@ -276,6 +311,37 @@ impl App {
         let result = self.screen.suspend(whole_group);
         held.skip(from.elapsed());
         result
+    }
+
+    /// Gives the terminal to the person's own editor; answers go on meanwhile.
+    fn to_editor(&mut self, user: UserId, text: &str) {
+        if self.outside.is_some() {
+            return;
+        }
+        let command = outside::editor(|name| std::env::var(name).ok());
+        if !self.gate.shut(terminal::wake_input) {
+            return self.take(Msg::Edited(user, Err("the keyboard cannot be given away now".into())));
+        }
+        terminal::restore();
+        match Outside::start(user, &command, text) {
+            Ok(outside) => self.outside = Some(outside),
+            Err(why) => {
+                self.gate.open();
+                if let Err(error) = self.screen.take_again() {
+                    tracing::error!(%error, "the terminal cannot be taken again");
+                    self.leave = Some(1);
+                }
+                self.take(Msg::Edited(user, Err(why)));
+            }
+        }
+    }
+
+    fn back_from_editor(&mut self, result: Result<String, String>) -> std::io::Result<()> {
+        let Some(outside) = self.outside.take() else { return Ok(()) };
+        self.screen.take_again()?;
+        self.gate.open();
+        self.take(Msg::Edited(outside.user, result));
+        Ok(())
     }
 
     /// One event and whatever came with it: a burst with line ends inside is a paste, bracketed or not.
@@ -367,6 +433,7 @@ impl App {
         if let Some(pace) = self.state.pace {
             engine.set_pace(pace);
         }
+        self.newest.clear();
         self.snapshots = engine.snapshots();
         self.engine = engine;
         self.name_all();
@@ -450,6 +517,20 @@ async fn finished(
 ) -> Result<anyhow::Result<EngineHandle>, tokio::task::JoinError> {
     match launch {
         Some(task) => task.await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn loaded(colours: &mut Option<JoinHandle<Highlighter>>) -> Option<Highlighter> {
+    match colours {
+        Some(task) => task.await.ok(),
+        None => std::future::pending().await,
+    }
+}
+
+async fn edited(outside: &mut Option<Outside>) -> Result<String, String> {
+    match outside {
+        Some(outside) => outside.done().await,
         None => std::future::pending().await,
     }
 }

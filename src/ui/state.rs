@@ -9,8 +9,15 @@ use super::params::Form;
 use super::people::{People, Person};
 use super::replay::Reel;
 use super::theme::Theme;
+use super::pick::Pick;
+use super::rich::code::Highlighter;
+use super::save::Save;
+use super::search::Search;
+use super::talk::{Asked, Kept, Rewriting};
 use super::transcript::Transcript;
 use crate::batch::UserId;
+use crate::conversation::Conversation;
+use crate::presets::Preset;
 use crate::engine::api::{Pace, Snapshot, Status, TakenBy, UserView};
 use crate::sampling::SamplingParams;
 
@@ -37,6 +44,9 @@ pub enum Mode {
     /// A step's number, in a replay.
     GoTo(Editor),
     Params(Form),
+    Pick(Pick),
+    Search(Search),
+    Export(Save),
     ConfirmClose,
     ConfirmClear,
     ConfirmQuit,
@@ -66,9 +76,16 @@ impl Rooms {
 pub struct Pane {
     pub person: Person,
     pub editor: Editor,
+    /// All that was said, branches included.
+    pub conversation: Conversation,
+    /// The path through it that is read now.
     pub transcript: Transcript,
     /// An answer is being waited for or streamed.
     pub live: bool,
+    /// Which message of the conversation that is, and what it was asked by.
+    pub asked: Option<Asked>,
+    /// An own message is being written anew in the editor.
+    pub rewriting: Option<Rewriting>,
     /// Preempted, and not yet back.
     pub preempted_by: Option<TakenBy>,
     /// Why the last prompt was refused; it is in the editor again.
@@ -130,6 +147,8 @@ pub struct Options {
     pub system: Option<String>,
     pub sampling: SamplingParams,
     pub seed: Option<u64>,
+    /// Named values of the form, beside those that are always there.
+    pub presets: Vec<Preset>,
     /// The better model: its name and what a person calls it.
     pub better_name: String,
     pub better_title: String,
@@ -165,6 +184,12 @@ pub struct State {
     pub now: Duration,
     /// This is a recording.
     pub replay: Option<Reel>,
+    /// Grammars of code, once they are loaded; and whether somebody was asked to load them.
+    pub highlighter: Option<Arc<Highlighter>>,
+    pub colours_asked: bool,
+    /// What closed panes have changed last.
+    pub(super) left: Vec<Kept>,
+    next_conversation: u64,
     next_user: u32,
     next_seed: u64,
 }
@@ -191,6 +216,10 @@ impl State {
             snapshot,
             now: Duration::ZERO,
             replay: None,
+            highlighter: None,
+            colours_asked: false,
+            left: Vec::new(),
+            next_conversation: 1,
             next_user: 1,
             next_seed: seed,
             options,
@@ -211,16 +240,21 @@ impl State {
             return false;
         }
         let taken: Vec<String> = self.panes.iter().map(|pane| pane.person.name.clone()).collect();
+        let conversation = self.new_conversation();
         let mut names = self.options.names.iter().map(String::as_str).chain(NAMES);
         let name = names.find(|name| !name.trim().is_empty() && !taken.iter().any(|other| other == name));
         let name = name.map_or_else(|| format!("user {}", self.next_user), super::text::one_line);
         let hue = (0..MAX_PANES).find(|hue| self.panes.iter().all(|pane| pane.person.hue != *hue)).unwrap_or(0);
         let letter = self.free_letter(&name, None);
+        let transcript = self.panes.first().map(|pane| pane.transcript.cleared()).unwrap_or_default();
         self.panes.push(Pane {
             person: Person { user: UserId(self.next_user), name, letter, hue },
             editor: Editor::default(),
-            transcript: Transcript::default(),
+            conversation,
+            transcript,
             live: false,
+            asked: None,
+            rewriting: None,
             preempted_by: None,
             refused: None,
             sampling: self.options.sampling.clone(),
@@ -290,6 +324,12 @@ impl State {
 
     pub fn on_small_model(&self) -> bool {
         self.snapshot.model.name == self.options.small_name
+    }
+
+    /// An empty conversation, told apart from all others of this session.
+    pub fn new_conversation(&mut self) -> Conversation {
+        self.next_conversation += 1;
+        Conversation::kept(self.next_conversation - 1)
     }
 
     /// The seed of a pane's next answer.

@@ -134,6 +134,32 @@ pub fn wait_for_hang_up() -> io::Error {
     }
 }
 
+/// To the terminal's clipboard (OSC 52), which may be on another machine. tmux hands on what is wrapped for it, if it is
+/// allowed to (`allow-passthrough`), and takes the plain sequence itself (`set-clipboard`).
+pub fn copy(text: &str) -> io::Result<()> {
+    let mut out = io::stdout();
+    out.write_all(clipboard(text, std::env::var_os("TMUX").is_some()).as_bytes())?;
+    out.flush()
+}
+
+fn clipboard(text: &str, tmux: bool) -> String {
+    let plain = format!("\x1b]52;c;{}\x07", base64(text.as_bytes()));
+    if tmux { format!("{plain}\x1bPtmux;\x1b{plain}\x1b\\") } else { plain }
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for three in bytes.chunks(3) {
+        let bits = three.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
+        for at in 0..4 {
+            let letter = LETTERS[(bits >> (18 - 6 * at)) as usize & 63];
+            out.push(if at <= three.len() { char::from(letter) } else { '=' });
+        }
+    }
+    out
+}
+
 /// Undoes `enter`, as often as it is called. Errors are ignored: the terminal may be gone.
 pub fn restore() {
     if ENTERED.swap(false, Ordering::SeqCst) {
@@ -165,6 +191,23 @@ fn restore_on_panic() {
     }));
 }
 
+/// Stops the program where somebody else has the terminal: nothing is to be given back.
+pub fn stop_here() {
+    stop(false);
+}
+
+/// Wakes whoever reads the terminal, as a new size would.
+#[cfg(unix)]
+pub fn wake_input() {
+    // SAFETY: a plain system call on our own process.
+    unsafe {
+        libc::kill(libc::getpid(), libc::SIGWINCH);
+    }
+}
+
+#[cfg(not(unix))]
+pub fn wake_input() {}
+
 #[cfg(unix)]
 fn stop(whole_group: bool) {
     // SAFETY: plain system calls on our own process and process group; the old disposition is put back. With the
@@ -186,3 +229,17 @@ fn stop(whole_group: bool) {
 
 #[cfg(not(unix))]
 fn stop(_whole_group: bool) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_copied_is_base64_and_tmux_gets_it_wrapped_too() {
+        for (text, letters) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("測\n", "5risCg=="), ("~~~~?", "fn5+fj8=")] {
+            assert_eq!(base64(text.as_bytes()), letters, "{text:?}");
+        }
+        assert_eq!(clipboard("foo", false), "\x1b]52;c;Zm9v\x07");
+        assert_eq!(clipboard("foo", true), "\x1b]52;c;Zm9v\x07\x1bPtmux;\x1b\x1b]52;c;Zm9v\x07\x1b\\");
+    }
+}

@@ -1,96 +1,20 @@
-//! A pane's conversation as it is shown: cleaned, wrapped once, bounded, and holding still while it is read.
+//! A pane's conversation as it is shown: the path that is read now, bounded, and holding still while it is read.
 
-use crate::text::{Message, Role};
+use std::sync::Arc;
 
-use super::text::{Cleaner, Wrap};
+use super::rich::code::Highlighter;
+use super::turn::{Anchor, Page};
+pub use super::turn::{Shown, Turn, TurnLine};
+use crate::conversation::Conversation;
+use crate::text::Role;
 
 /// Bytes of shown text in one pane at most; the oldest lines go first. The conversation itself is kept whole.
 pub const SHOWN_MAX: usize = 1 << 20;
+/// Blocks and lines of code in one pane at most, likewise.
+const ROWS_MAX: usize = 10_000;
 
 /// Columns before the text of a turn.
 pub const GUTTER: usize = 2;
-
-/// One message of the conversation.
-#[derive(Clone, Debug)]
-pub struct Turn {
-    pub role: Role,
-    /// As it was written, for the engine.
-    pub text: String,
-    /// How the answer ended, when that is worth a line.
-    pub note: Option<String>,
-    shown: String,
-    cleaner: Cleaner,
-    wrap: Wrap,
-    note_wrap: Wrap,
-    /// Bytes cut away from the front of `shown`: positions count from there.
-    cut: usize,
-    hidden: bool,
-}
-
-/// One visual line of a transcript.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TurnLine<'a> {
-    /// A line of text; `first` is the first of its turn.
-    Text {
-        role: Role,
-        text: &'a str,
-        first: bool,
-    },
-    Note(&'a str),
-    Blank,
-}
-
-impl Turn {
-    fn new(role: Role, text: &str, columns: usize) -> Self {
-        let mut turn = Turn {
-            role,
-            text: String::new(),
-            note: None,
-            shown: String::new(),
-            cleaner: Cleaner::default(),
-            wrap: Wrap::default(),
-            note_wrap: Wrap::default(),
-            cut: 0,
-            hidden: false,
-        };
-        turn.push(text, columns);
-        turn
-    }
-
-    fn push(&mut self, text: &str, columns: usize) {
-        self.text.push_str(text);
-        self.cleaner.push(text, &mut self.shown);
-        self.wrap.update(&self.shown, columns);
-    }
-
-    fn rewrap(&mut self, columns: usize) {
-        self.wrap.update(&self.shown, columns);
-        if let Some(note) = &self.note {
-            self.note_wrap.update(note, columns);
-        }
-    }
-
-    fn height(&self) -> usize {
-        if self.hidden {
-            return 0;
-        }
-        let note = if self.note.is_some() { self.note_wrap.len() } else { 0 };
-        let text = if self.shown.is_empty() && self.note.is_some() { 0 } else { self.wrap.len() };
-        text + note + 1
-    }
-
-    fn line(&self, index: usize) -> TurnLine<'_> {
-        let texts = if self.shown.is_empty() && self.note.is_some() { 0 } else { self.wrap.len() };
-        if index < texts {
-            let (start, end) = self.wrap.lines()[index];
-            return TurnLine::Text { role: self.role, text: &self.shown[start..end], first: index == 0 && self.cut == 0 };
-        }
-        match (&self.note, self.note_wrap.lines().get(index - texts)) {
-            (Some(note), Some((start, end))) => TurnLine::Note(&note[*start..*end]),
-            _ => TurnLine::Blank,
-        }
-    }
-}
 
 /// Where the top line of the view is: it stays on the same text whatever is appended and however it is wrapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,34 +23,41 @@ enum Scroll {
     Follow,
     At {
         turn: usize,
-        byte: usize,
-        past: usize,
+        anchor: Anchor,
     },
 }
 
-/// A conversation and the view on it.
+/// A place where a searched text occurs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub turn: usize,
+    anchor: Anchor,
+}
+
+/// The path through a conversation that is read now, and the view on it.
 #[derive(Clone, Debug)]
 pub struct Transcript {
     turns: Vec<Turn>,
-    columns: usize,
+    page: Page,
     rows: usize,
     scroll: Scroll,
     /// Text came while the view was held elsewhere.
     unseen: bool,
-    shown_bytes: usize,
     lines_cut: u64,
+    /// Of turns that are gone.
+    work: u64,
 }
 
 impl Default for Transcript {
     fn default() -> Self {
         Transcript {
             turns: Vec::new(),
-            columns: 40,
+            page: Page { columns: 40, markdown: true, highlighter: None },
             rows: 10,
             scroll: Scroll::Follow,
             unseen: false,
-            shown_bytes: 0,
             lines_cut: 0,
+            work: 0,
         }
     }
 }
@@ -140,15 +71,45 @@ impl Transcript {
         &self.turns
     }
 
+    /// An empty one of the same size and looks.
+    pub fn cleared(&self) -> Transcript {
+        Transcript { page: self.page.clone(), rows: self.rows, ..Transcript::default() }
+    }
+
     /// Adds a message. An own message brings the view back to the bottom.
     pub fn push(&mut self, role: Role, text: &str) {
-        let turn = Turn::new(role, text, self.columns);
-        self.shown_bytes += turn.shown.len();
-        self.turns.push(turn);
+        self.turns.push(Turn::new(role, text, &self.page));
         if role == Role::User {
             self.to_bottom();
         } else {
             self.touched();
+        }
+        self.bound();
+    }
+
+    /// Shows the path that the conversation is on now. What is there already stays as it is.
+    pub fn show(&mut self, conversation: &Conversation) {
+        let path = conversation.path();
+        let same = self.turns.iter().zip(&path).take_while(|(turn, node)| turn.node == Some(**node)).count();
+        while self.turns.len() > same {
+            self.pop();
+        }
+        for id in &path[same..] {
+            let node = &conversation.nodes()[*id];
+            let mut turn = Turn::new(node.role, &node.text, &self.page);
+            turn.node = Some(*id);
+            if !node.open && (node.role == Role::Assistant || node.note.is_some()) {
+                turn.close(node.note.clone(), &self.page);
+            }
+            self.turns.push(turn);
+        }
+        for (turn, place) in self.turns.iter_mut().zip(conversation.places(&path)) {
+            turn.place = place;
+        }
+        if let Scroll::At { turn, .. } = self.scroll
+            && turn >= same
+        {
+            self.to_bottom();
         }
         self.bound();
     }
@@ -159,9 +120,7 @@ impl Transcript {
             return;
         }
         if let Some(turn) = self.turns.last_mut() {
-            let before = turn.shown.len();
-            turn.push(text, self.columns);
-            self.shown_bytes += turn.shown.len() - before;
+            turn.push(text, &self.page);
             self.touched();
             self.bound();
         }
@@ -170,46 +129,19 @@ impl Transcript {
     /// The last message is complete; `note` says how it ended when that is worth a line.
     pub fn close(&mut self, note: Option<String>) {
         if let Some(turn) = self.turns.last_mut() {
-            let before = turn.shown.len();
-            turn.cleaner.finish(&mut turn.shown);
-            let end = turn.shown.trim_end().len();
-            turn.shown.truncate(end);
-            turn.wrap.restart();
-            turn.note = note;
-            turn.note_wrap = Wrap::default();
-            turn.rewrap(self.columns);
-            self.shown_bytes = (self.shown_bytes + turn.shown.len()).saturating_sub(before);
+            turn.close(note, &self.page);
         }
     }
 
     /// Takes back the last message.
     pub fn pop(&mut self) -> Option<Turn> {
         let turn = self.turns.pop()?;
-        self.shown_bytes = self.shown_bytes.saturating_sub(turn.shown.len());
+        self.work += turn.work;
         Some(turn)
     }
 
     pub fn last(&self) -> Option<&Turn> {
         self.turns.last()
-    }
-
-    /// What the engine is told: turns without an answer are joined with the next question, since many templates
-    /// insist on taking turns.
-    pub fn messages(&self, system: Option<&str>) -> Vec<Message> {
-        let mut messages: Vec<Message> = Vec::new();
-        if let Some(system) = system.filter(|text| !text.is_empty()) {
-            messages.push(Message { role: Role::System, content: system.to_owned() });
-        }
-        for turn in self.turns.iter().filter(|turn| !turn.text.is_empty()) {
-            match messages.last_mut() {
-                Some(last) if last.role == turn.role => {
-                    last.content.push_str("\n\n");
-                    last.content.push_str(&turn.text);
-                }
-                _ => messages.push(Message { role: turn.role, content: turn.text.clone() }),
-            }
-        }
-        messages
     }
 
     fn touched(&mut self) {
@@ -218,30 +150,47 @@ impl Transcript {
         }
     }
 
+    /// There is code whose words could be told apart, if somebody loaded the grammars.
+    pub fn wants_colours(&self) -> bool {
+        self.page.highlighter.is_none() && self.turns.iter().any(Turn::has_code)
+    }
+
+    /// From now on words of code are told apart.
+    pub fn colour(&mut self, highlighter: &Arc<Highlighter>) {
+        self.page.highlighter = Some(highlighter.clone());
+        let page = &self.page;
+        self.turns.iter_mut().filter(|turn| turn.has_code()).for_each(|turn| turn.show_anew(page));
+    }
+
+    pub fn markdown(&self) -> bool {
+        self.page.markdown
+    }
+
+    /// Answers as Markdown, or as they were written.
+    pub fn set_markdown(&mut self, markdown: bool) {
+        self.page.markdown = markdown;
+        let page = &self.page;
+        self.turns.iter_mut().filter(|turn| turn.role == Role::Assistant).for_each(|turn| turn.show_anew(page));
+    }
+
     fn bound(&mut self) {
+        let sum = |turns: &[Turn]| turns.iter().fold((0, 0), |sum, turn| (sum.0 + turn.bytes(), sum.1 + turn.rows()));
         let newest = self.turns.len().saturating_sub(1);
+        let (mut bytes, mut rows) = sum(&self.turns);
         for turn in &mut self.turns[..newest] {
-            if self.shown_bytes <= SHOWN_MAX {
+            if bytes <= SHOWN_MAX && rows <= ROWS_MAX {
                 return;
             }
-            if !turn.hidden {
+            if !turn.hidden() {
                 self.lines_cut += turn.height() as u64;
-                self.shown_bytes -= turn.shown.len();
-                turn.shown = String::new();
-                turn.wrap = Wrap::default();
-                turn.hidden = true;
+                (bytes, rows) = (bytes - turn.bytes(), rows - turn.rows());
+                turn.hide();
             }
         }
-        // The newest message alone is over the bound: half of its lines go, so that this happens seldom.
-        if self.shown_bytes > SHOWN_MAX
+        if (bytes > SHOWN_MAX || rows > ROWS_MAX)
             && let Some(turn) = self.turns.last_mut()
         {
-            let lines = turn.wrap.len() / 2;
-            let bytes = turn.wrap.cut(lines);
-            turn.shown.drain(..bytes);
-            turn.cut += bytes;
-            self.shown_bytes -= bytes;
-            self.lines_cut += lines as u64;
+            self.lines_cut += turn.halve() as u64;
         }
     }
 
@@ -250,15 +199,13 @@ impl Transcript {
         self.lines_cut
     }
 
-    /// Sets the size of the view in cells, gutter included.
+    /// Sets the size of the view in cells, gutter included, and brings what is still written up to date.
     pub fn resize(&mut self, columns: usize, rows: usize) {
         let columns = columns.saturating_sub(GUTTER).max(1);
-        if columns != self.columns {
-            self.columns = columns;
-            for turn in &mut self.turns {
-                turn.rewrap(columns);
-            }
-        }
+        let other = columns != self.page.columns;
+        self.page.columns = columns;
+        let page = &self.page;
+        self.turns.iter_mut().for_each(|turn| if other { turn.rewrap(page) } else { turn.settle(page) });
         self.rows = rows.max(1);
         self.settle();
     }
@@ -273,12 +220,13 @@ impl Transcript {
         let bottom = self.height().saturating_sub(self.rows);
         match self.scroll {
             Scroll::Follow => bottom,
-            Scroll::At { turn, byte, past } => {
-                let before: usize = self.turns.iter().take(turn).map(Turn::height).sum();
-                let within = self.turns.get(turn).map_or(0, |turn| turn.wrap.line_of(byte.saturating_sub(turn.cut)));
-                (before + within + past).min(bottom)
-            }
+            Scroll::At { turn, anchor } => self.line_of(turn, &anchor).min(bottom),
         }
+    }
+
+    fn line_of(&self, turn: usize, anchor: &Anchor) -> usize {
+        let before: usize = self.turns.iter().take(turn).map(Turn::height).sum();
+        before + self.turns.get(turn).map_or(0, |turn| turn.line_of(anchor))
     }
 
     /// Lines below the view.
@@ -297,7 +245,7 @@ impl Transcript {
 
     /// Columns of text, without the gutter.
     pub fn columns(&self) -> usize {
-        self.columns
+        self.page.columns
     }
 
     pub fn rows(&self) -> usize {
@@ -324,13 +272,34 @@ impl Transcript {
         self.unseen = false;
     }
 
+    /// Brings a message into view: all of it if it fits, else its beginning.
+    pub fn reveal(&mut self, turn: usize) {
+        let Some(height) = self.turns.get(turn).map(Turn::height) else { return };
+        let first: usize = self.turns.iter().take(turn).map(Turn::height).sum();
+        self.bring(first, height.saturating_sub(1));
+    }
+
+    /// Brings a place into view, with some lines around it.
+    pub fn reveal_place(&mut self, place: &Place) {
+        let line = self.line_of(place.turn, &place.anchor);
+        let around = self.rows / 3;
+        self.bring(line.saturating_sub(around), 2 * around + 1);
+    }
+
+    fn bring(&mut self, first: usize, lines: usize) {
+        let (top, bottom) = (self.top(), self.top() + self.rows);
+        if first >= top && first + lines <= bottom {
+            return;
+        }
+        let top = if first < top || lines >= self.rows { first } else { first + lines - self.rows };
+        if top + self.rows >= self.height() { self.to_bottom() } else { self.hold(top) }
+    }
+
     fn hold(&mut self, mut top: usize) {
         for (index, turn) in self.turns.iter().enumerate() {
             let height = turn.height();
             if top < height {
-                let line = top.min(turn.wrap.len().saturating_sub(1));
-                let byte = turn.wrap.lines().get(line).map_or(0, |(start, _)| *start) + turn.cut;
-                self.scroll = Scroll::At { turn: index, byte, past: top - line };
+                self.scroll = Scroll::At { turn: index, anchor: turn.anchor(top) };
                 return;
             }
             top -= height;
@@ -345,8 +314,19 @@ impl Transcript {
         }
     }
 
-    /// The visible lines, top first.
-    pub fn visible(&self) -> impl Iterator<Item = TurnLine<'_>> {
+    /// Where a text (in small letters) occurs, from the top.
+    pub fn find(&self, needle: &[char]) -> Vec<Place> {
+        let mut places = Vec::new();
+        for (turn, shown) in self.turns.iter().enumerate() {
+            let mut anchors = Vec::new();
+            shown.find(needle, &mut anchors);
+            places.extend(anchors.into_iter().map(|anchor| Place { turn, anchor }));
+        }
+        places
+    }
+
+    /// The visible lines, top first, each with the number of its message.
+    pub fn visible(&self) -> impl Iterator<Item = (usize, TurnLine<'_>)> {
         let mut skip = self.top();
         let mut first = self.turns.len();
         for (index, turn) in self.turns.iter().enumerate() {
@@ -356,12 +336,13 @@ impl Transcript {
             }
             skip -= turn.height();
         }
-        let turns = self.turns[first.min(self.turns.len())..].iter();
-        turns.flat_map(|turn| (0..turn.height()).map(|index| turn.line(index))).skip(skip).take(self.rows)
+        let turns = self.turns.iter().enumerate().skip(first);
+        turns.flat_map(|(at, turn)| (0..turn.height()).map(move |index| (at, turn.line(index)))).skip(skip).take(self.rows)
     }
 
-    /// Graphemes looked at while wrapping, all messages: grows in proportion to the text, whatever its pieces.
+    /// Graphemes looked at while wrapping and bytes made into rows, all messages: grows in proportion to the text, whatever
+    /// its pieces.
     pub fn wrap_work(&self) -> u64 {
-        self.turns.iter().map(|turn| turn.wrap.work).sum()
+        self.work + self.turns.iter().map(|turn| turn.work).sum::<u64>()
     }
 }

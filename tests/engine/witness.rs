@@ -4,7 +4,7 @@ use std::sync::mpsc;
 
 use super::*;
 
-const WITNESS: Place = Place { priority: 0, fork_of: None, witness: true };
+const WITNESS: Place = Place { priority: 0, fork_of: None, witness: true, continues: false };
 
 /// The verdict, with the end before it.
 fn verdict(events: Receiver<Event>) -> (Finished, Witnessed) {

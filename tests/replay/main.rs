@@ -134,7 +134,7 @@ fn eventful() -> (Vec<Arc<Snapshot>>, Vec<u8>, HashMap<UserId, String>) {
     let chat = |user, text: &str, max| engine.chat(UserId(user), &[Message::new(Role::User, text)], greedy(max));
     let (first, first_events) = chat(1, "Tell me about the blocks of memory that a chat needs, please, at length.", 150);
     session.steps(8);
-    let place = Place { fork_of: Some(first), priority: 3, witness: true };
+    let place = Place { fork_of: Some(first), priority: 3, witness: true, ..Place::default() };
     let fork = engine.submit_as(UserId(2), (0..60).map(|n| 200 + n % 50).collect(), greedy(9), place).1;
     let mut others: Vec<_> =
         (3..6).map(|user| engine.submit(UserId(user), (0..70).map(|n| 300 + n % 30).collect(), greedy(120)).1).collect();

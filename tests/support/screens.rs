@@ -43,6 +43,7 @@ pub fn options() -> Options {
         system: None,
         sampling: SamplingParams::default(),
         seed: Some(1),
+        presets: Vec::new(),
         better_name: "smollm2".into(),
         better_title: "SmolLM2-135M-Instruct Q4_1".into(),
         better_bytes: 98_362_432,

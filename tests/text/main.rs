@@ -33,6 +33,18 @@ fn nano_tokenizes_its_golden_conversations_as_transformers_does() {
 }
 
 #[test]
+fn an_answer_that_goes_on_has_nothing_after_it() {
+    let text = nano();
+    let asked = [Message::new(Role::User, "Tell me a story.")];
+    let begun = [asked[0].clone(), Message::new(Role::Assistant, "Once upon <|im_end|> a")];
+    let ids = text.encode_chat(&begun).unwrap();
+    let before = text.encode_chat(&asked).unwrap();
+    assert_eq!(ids[..before.len()], before[..], "what was computed for the prompt is found again");
+    assert_eq!(decode(&text, &ids[before.len()..]), "Once upon <|im_end|> a");
+    assert!(ids[before.len()..].iter().all(|id| *id >= 3), "and no control token");
+}
+
+#[test]
 fn a_users_text_never_becomes_a_control_token() {
     let text = nano();
     let hostile = [

@@ -15,7 +15,7 @@ use crate::{act, key, state, type_text, with};
 
 const CTRL: KeyModifiers = KeyModifiers::CONTROL;
 
-fn finished(reason: FinishReason) -> Event {
+pub fn finished(reason: FinishReason) -> Event {
     Event::Finished(Finished {
         reason,
         text: String::new(),
@@ -34,12 +34,12 @@ fn finished(reason: FinishReason) -> Event {
     })
 }
 
-fn token(text: &str) -> Event {
+pub fn token(text: &str) -> Event {
     Event::Token { step: 1, token: 9, text: text.into() }
 }
 
 /// Types a prompt in the focused pane and sends it.
-fn send(state: &mut State, text: &str) -> Vec<Effect> {
+pub fn send(state: &mut State, text: &str) -> Vec<Effect> {
     type_text(state, text);
     act(state, key(KeyCode::Enter))
 }
@@ -47,7 +47,7 @@ fn send(state: &mut State, text: &str) -> Vec<Effect> {
 #[test]
 fn enter_sends_the_conversation_so_far() {
     let mut state = state(fresh());
-    let [Effect::Submit { user, messages, sampling }] = &send(&mut state, "hello")[..] else { panic!("one submit") };
+    let [Effect::Submit { user, messages, sampling, fork_of: None }] = &send(&mut state, "hello")[..] else { panic!("one submit") };
     assert_eq!((*user, messages.len(), sampling.seed), (UserId(0), 1, 1));
     act(&mut state, Msg::Engine(UserId(0), token("Hi ")));
     act(&mut state, Msg::Engine(UserId(0), token("there")));
@@ -62,7 +62,7 @@ fn enter_sends_the_conversation_so_far() {
 #[test]
 fn a_pane_says_what_cut_its_answer() {
     for (reason, message, shown) in [
-        (FinishReason::Length, "cut at max_tokens (7)", "cut at max_tokens (7)"),
+        (FinishReason::Length, "cut at max_tokens (7)", "cut at max_tokens (7). Alt-G goes on"),
         (FinishReason::ContextFull, "cut: context", "cut: context. Ctrl-N begins a new conversation"),
         (FinishReason::KvFull, "cut: KV memory", "cut: KV memory. Ctrl-N begins a new conversation"),
         (FinishReason::Failed, "broken", "failed: broken"),
@@ -266,7 +266,7 @@ fn parameters_are_the_panes_own_and_a_wrong_one_changes_nothing() {
     act(&mut state, with(CTRL, KeyCode::Char('u')));
     type_text(&mut state, "-3");
     act(&mut state, key(KeyCode::Enter));
-    assert!(matches!(&state.mode, Mode::Params(form) if form.error.as_ref().unwrap().contains("temperature")));
+    assert!(matches!(&state.mode, Mode::Params(form) if form.errors[1].as_ref().unwrap().contains("from 0")));
     assert_eq!(state.focused().system, None);
     act(&mut state, with(CTRL, KeyCode::Char('u')));
     type_text(&mut state, "0");
@@ -302,8 +302,12 @@ fn streaming_is_linear_in_the_text_and_bounded_in_memory() {
     let work = |state: &State| state.focused().transcript.wrap_work();
     let mut done = Vec::new();
     for _ in 0..4 {
-        for _ in 0..25_000 {
+        for at in 0..25_000 {
             act(&mut state, Msg::Engine(UserId(0), token("word after word ")));
+            // A frame comes every now and then.
+            if at % 50 == 0 {
+                state.focused_mut().transcript.resize(60, 20);
+            }
         }
         done.push(work(&state));
     }
@@ -311,4 +315,5 @@ fn streaming_is_linear_in_the_text_and_bounded_in_memory() {
     let (first, last) = (done[0], done[3] - done[2]);
     assert!(last < first * 2, "25,000 tokens took {first} looks at first, {last} in the end");
     assert!(state.focused().transcript.lines_cut() > 0, "the oldest lines went");
+    assert_eq!(state.focused().conversation.bytes(), "go on".len() + 100_000 * "word after word ".len(), "and nothing is lost");
 }

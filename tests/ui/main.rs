@@ -4,6 +4,8 @@
 mod sample;
 
 mod acts;
+mod branches;
+mod chat;
 mod fuzz;
 mod layouts;
 

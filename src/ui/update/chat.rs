@@ -1,119 +1,175 @@
 //! Prompts out, answers in.
 
-use super::Effect;
+use super::{Effect, branches, slash};
 use crate::batch::UserId;
-use crate::engine::api::{Event, FinishReason};
-use crate::sampling::SamplingParams;
-use crate::text::Role;
+use crate::conversation::Full;
+use crate::engine::api::{Event, FinishReason, Finished};
 use crate::ui::keymap::{self, Action};
 use crate::ui::state::State;
+use crate::ui::talk::{changes, figures};
+use crate::ui::theme::Theme;
+use crate::ui::words::say;
 
-/// Sends a pane's draft. None when there is nothing to send, or it still answers.
-pub(super) fn send(state: &mut State, at: usize) -> Option<Effect> {
+/// A bound of conversations in the screen's language.
+pub(super) fn full(theme: Theme, full: Full) -> String {
+    let new = keymap::key_for(Action::ClearChat);
+    match full {
+        Full::Nodes => say!(theme, "this conversation has as many messages as one may have: {} begins a new one", new),
+        Full::Bytes => say!(theme, "this conversation has as much text as one may have: {} begins a new one", new),
+    }
+}
+
+/// Sends a pane's draft, or does what it says when it begins with a slash.
+pub(super) fn send(state: &mut State, at: usize) -> Vec<Effect> {
+    let theme = state.options.theme;
     let pane = &state.panes[at];
     if pane.editor.text().trim().is_empty() {
-        return None;
+        return Vec::new();
+    }
+    if let Some(command) = slash::command(pane.editor.text()).map(str::to_owned) {
+        return slash::run(state, at, &command);
     }
     if pane.live {
         let name = pane.person.name.clone();
-        state.say(format!("{name} is still being answered: Ctrl-C stops it, the draft stays"));
-        return None;
+        state.say(say!(theme, "{} is still being answered: Ctrl-C stops it, the draft stays", name));
+        return Vec::new();
     }
     let draft = state.panes[at].editor.take();
-    Some(submit(state, at, &draft))
+    submit(state, at, slash::plain(&draft)).into_iter().collect()
 }
 
-pub(super) fn submit(state: &mut State, at: usize, draft: &str) -> Effect {
-    let seed = state.seed_for(at);
+/// Asks in a pane; the text goes back to the editor when the conversation is full.
+pub(super) fn submit(state: &mut State, at: usize, draft: &str) -> Option<Effect> {
+    let theme = state.options.theme;
+    let maker = branches::maker(state, at);
     let pane = &mut state.panes[at];
-    pane.refused = None;
-    pane.preempted_by = None;
-    pane.transcript.push(Role::User, draft);
-    let messages = pane.transcript.messages(pane.system.as_deref());
-    pane.transcript.push(Role::Assistant, "");
-    pane.live = true;
-    Effect::Submit { user: pane.person.user, messages, sampling: SamplingParams { seed, ..pane.sampling.clone() } }
+    let user = pane.person.user;
+    let (parent, fork_of) = match pane.rewriting.take() {
+        Some(rewriting) => {
+            pane.editor.set(&rewriting.draft);
+            (pane.conversation.node(rewriting.node).and_then(|node| node.parent), Some(user))
+        }
+        None => (pane.conversation.leaf(), None),
+    };
+    if let Err(over) = pane.ask(parent, draft, Some(maker.clone())) {
+        if pane.editor.is_empty() {
+            pane.editor.set(draft);
+        }
+        state.complain(full(theme, over));
+        return None;
+    }
+    let prompt = pane.last_prompt();
+    let messages = pane.conversation.messages(pane.system.as_deref(), prompt);
+    Some(Effect::Submit { user, messages, sampling: maker.sampling, fork_of })
 }
 
 /// The focused pane's draft to every pane that is free.
 pub(super) fn send_all(state: &mut State) -> Vec<Effect> {
+    let theme = state.options.theme;
+    let focus = state.focus;
     if state.focused().editor.text().trim().is_empty() {
         return Vec::new();
     }
+    if let Some(command) = slash::command(state.focused().editor.text()).map(str::to_owned) {
+        return slash::run(state, focus, &command);
+    }
+    let draft = slash::plain(state.focused().editor.text()).to_owned();
     let busy = state.live();
     if busy == state.panes.len() {
-        state.say("every pane is still being answered: the draft stays");
+        state.say(theme.tr("every pane is still being answered: the draft stays"));
         return Vec::new();
     }
-    let focus = state.focus;
-    let draft = state.panes[focus].editor.take();
+    let _ = state.panes[focus].editor.take();
+    to_all(state, &draft)
+}
+
+/// A text to every pane that is free.
+pub(super) fn to_all(state: &mut State, draft: &str) -> Vec<Effect> {
+    let theme = state.options.theme;
+    let busy = state.live();
     let free: Vec<usize> = (0..state.panes.len()).filter(|at| !state.panes[*at].live).collect();
-    let effects: Vec<Effect> = free
-        .iter()
-        .map(|at| {
-            state.panes[*at].editor.keep(&draft);
-            submit(state, *at, &draft)
-        })
-        .collect();
+    let mut effects = Vec::new();
+    for at in free {
+        state.panes[at].editor.keep(draft);
+        effects.extend(submit(state, at, draft));
+    }
     if busy > 0 {
-        let who = if busy == 1 { "one pane is" } else { &format!("{busy} panes are") };
-        state.say(format!("sent to {} of {}: {who} still being answered", effects.len(), state.panes.len()));
+        let (sent, all) = (effects.len(), state.panes.len());
+        state.say(match busy {
+            1 => say!(theme, "sent to {} of {}: one pane is still being answered", sent, all),
+            _ => say!(theme, "sent to {} of {}: {} panes are still being answered", sent, all, busy),
+        });
     }
     effects
 }
 
 pub(super) fn clear(state: &mut State) -> Vec<Effect> {
+    let conversation = state.new_conversation();
+    let focus = state.focus;
+    let left = changes(&mut state.panes[focus]);
+    state.left.extend(left);
     let pane = state.focused_mut();
     let was_live = std::mem::take(&mut pane.live);
-    pane.transcript = crate::ui::transcript::Transcript::default();
-    pane.preempted_by = None;
+    pane.transcript = pane.transcript.cleared();
+    pane.conversation = conversation;
+    (pane.preempted_by, pane.asked) = (None, None);
+    if let Some(rewriting) = pane.rewriting.take() {
+        pane.editor.set(&rewriting.draft);
+    }
     if was_live { vec![Effect::Abandon(pane.person.user)] } else { Vec::new() }
 }
 
 pub(super) fn close_pane(state: &mut State) -> Vec<Effect> {
-    let pane = state.panes.remove(state.focus);
+    let mut pane = state.panes.remove(state.focus);
+    state.left.extend(changes(&mut pane));
     state.remember(pane.person.clone());
     state.focus = state.focus.min(state.panes.len() - 1);
     if pane.live { vec![Effect::Abandon(pane.person.user)] } else { Vec::new() }
 }
 
 pub(in crate::ui) fn on_event(state: &mut State, user: UserId, event: Event) {
+    let theme = state.options.theme;
     let Some(pane) = state.pane_of(user) else { return };
     match event {
-        Event::Queued { .. } => {}
+        Event::Queued { .. } | Event::Witnessed(_) => {}
         Event::Admitted { .. } => pane.preempted_by = None,
         Event::Token { text, .. } => {
             pane.preempted_by = None;
-            pane.transcript.append(&text);
+            if let Err(over) = pane.hear(&text) {
+                state.complain(full(theme, over));
+            }
         }
         Event::Preempted { by, .. } => pane.preempted_by = Some(by),
-        Event::Witnessed(_) => {}
         Event::Finished(end) => {
-            pane.live = false;
-            pane.preempted_by = None;
-            pane.transcript.append(&end.text);
-            let note = match end.reason {
-                FinishReason::Stop if end.generated_tokens <= 1 => Some("(an empty answer)".to_owned()),
-                FinishReason::Stop => None,
-                FinishReason::Length => end.message,
-                FinishReason::ContextFull | FinishReason::KvFull => {
-                    let new = keymap::key_for(Action::ClearChat);
-                    Some(format!("{}. {new} begins a new conversation", end.message.unwrap_or_default()))
-                }
-                FinishReason::Cancelled => Some("stopped".to_owned()),
-                FinishReason::Failed => Some(format!("failed: {}", end.message.unwrap_or_default())),
-            };
-            pane.transcript.close(note);
+            let kept = pane.hear(&end.text);
+            pane.conclude(ending(theme, &end), Some(figures(&end)));
+            if let Err(over) = kept {
+                state.complain(full(theme, over));
+            }
         }
         Event::Rejected(why) => {
-            pane.live = false;
-            pane.transcript.pop();
-            if let Some(prompt) = pane.transcript.pop()
+            if let Some(prompt) = pane.take_back()
                 && pane.editor.is_empty()
             {
-                pane.editor.set(&prompt.text);
+                pane.editor.set(&prompt);
             }
             pane.refused = Some(crate::ui::text::one_line(&why.to_string()));
         }
+    }
+}
+
+/// How an answer ended, when that is worth a line.
+fn ending(theme: Theme, end: &Finished) -> Option<String> {
+    let message = end.message.clone().unwrap_or_default();
+    match end.reason {
+        FinishReason::Stop if end.generated_tokens <= 1 => Some(theme.tr("(an empty answer)").to_owned()),
+        FinishReason::Stop => None,
+        FinishReason::Length if message.is_empty() => None,
+        FinishReason::Length => Some(say!(theme, "{}. {} goes on", message, keymap::key_for(Action::Continue))),
+        FinishReason::ContextFull | FinishReason::KvFull => {
+            Some(say!(theme, "{}. {} begins a new conversation", message, keymap::key_for(Action::ClearChat)))
+        }
+        FinishReason::Cancelled => Some(theme.tr("stopped").to_owned()),
+        FinishReason::Failed => Some(say!(theme, "failed: {}", message)),
     }
 }

@@ -8,23 +8,31 @@ use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::editor::{DRAFT_MAX, Editor};
 use super::keymap::{self, Action, Edit};
-use super::params::Form;
+use super::params::{self, Form};
 use super::replay;
 use super::state::{Mode, State};
 use crate::batch::UserId;
 use crate::engine::api::{Event, Pace, RunState, Snapshot};
+use super::rich::code::Highlighter;
+use super::save::Saved;
 use crate::hub::Progress;
 use crate::sampling::SamplingParams;
 use crate::text::Message;
 use chat::{clear, close_pane, send, send_all};
 use model::{model, on_fetched, on_progress, on_switched, switch_back, switch_if_waiting};
-use modes::{help_key, palette_key, params_key, rename_key, type_into};
+use modes::{help_key, palette_key, rename_key};
+
+pub(super) use modes::type_into;
 
 pub(super) use chat::on_event;
 
+mod branches;
 mod chat;
+pub mod files;
 mod model;
 mod modes;
+mod pick;
+pub mod slash;
 
 /// What happened.
 #[derive(Clone, Debug)]
@@ -39,6 +47,12 @@ pub enum Msg {
     Fetched(Result<(), String>),
     /// A model was loaded and its engine took over, or not.
     Switched(Result<String, String>),
+    /// A file was written, or not.
+    Saved(Saved),
+    /// A draft came back from another editor, or why not.
+    Edited(UserId, Result<String, String>),
+    /// The grammars of code are loaded.
+    Colours(Arc<Highlighter>),
     /// The time, when something on screen depends on it.
     Tick,
 }
@@ -50,6 +64,8 @@ pub enum Effect {
         user: UserId,
         messages: Vec<Message>,
         sampling: SamplingParams,
+        /// It begins like the newest request of this user: what they share is shared in KV memory.
+        fork_of: Option<UserId>,
     },
     Cancel(UserId),
     /// Cancel, and hear no more of it.
@@ -65,6 +81,21 @@ pub enum Effect {
     Quit,
     /// To this frame of a recording.
     Seek(usize),
+    /// To the terminal's clipboard.
+    Copy(String),
+    /// To a file; one that is there is replaced only when that was asked for.
+    Export {
+        path: String,
+        text: String,
+        replace: bool,
+    },
+    /// To the person's own editor, and back.
+    OtherEditor {
+        user: UserId,
+        text: String,
+    },
+    /// The grammars of code are wanted.
+    LoadColours,
     /// A pane has another name.
     Name {
         user: UserId,
@@ -82,6 +113,15 @@ pub fn update(state: &mut State, msg: Msg, now: Duration) -> Vec<Effect> {
     if state.notice.as_ref().is_some_and(|notice| notice.until <= now) {
         state.notice = None;
     }
+    let mut effects = take(state, msg);
+    if !state.colours_asked && state.panes.iter().any(|pane| pane.transcript.wants_colours()) {
+        state.colours_asked = true;
+        effects.push(Effect::LoadColours);
+    }
+    effects
+}
+
+fn take(state: &mut State, msg: Msg) -> Vec<Effect> {
     match msg {
         Msg::Key(key) if key.kind != KeyEventKind::Release => on_key(state, key),
         Msg::Key(_) | Msg::Tick => Vec::new(),
@@ -100,10 +140,22 @@ pub fn update(state: &mut State, msg: Msg, now: Duration) -> Vec<Effect> {
         Msg::Lost(user) => {
             let fault = state.snapshot.fault.clone().unwrap_or_else(|| "the engine has stopped".into());
             if let Some(pane) = state.pane_of(user) {
-                pane.live = false;
-                pane.transcript.close(Some(fault));
+                pane.conclude(Some(fault), None);
             }
             switch_if_waiting(state)
+        }
+        Msg::Saved(saved) => {
+            files::on_saved(state, saved);
+            Vec::new()
+        }
+        Msg::Edited(user, result) => {
+            files::on_edited(state, user, result);
+            Vec::new()
+        }
+        Msg::Colours(highlighter) => {
+            state.panes.iter_mut().for_each(|pane| pane.transcript.colour(&highlighter));
+            state.highlighter = Some(highlighter);
+            Vec::new()
         }
         Msg::Fetch(progress) => {
             on_progress(state, progress);
@@ -119,8 +171,11 @@ pub fn update(state: &mut State, msg: Msg, now: Duration) -> Vec<Effect> {
 
 fn on_key(state: &mut State, key: KeyEvent) -> Vec<Effect> {
     // In a replay letters are keys, unless something is open that is typed into.
-    let typing = matches!(state.mode, Mode::Palette { .. } | Mode::GoTo(_));
-    let action = keymap::lookup(if typing { keymap::TABLE } else { state.keys() }, &key);
+    let typing = matches!(state.mode, Mode::Palette { .. } | Mode::GoTo(_) | Mode::Search(_));
+    let mut action = keymap::lookup(if typing { keymap::TABLE } else { state.keys() }, &key);
+    if matches!(state.mode, Mode::Pick(_)) {
+        action = keymap::lookup(keymap::PICK, &key).or(action.filter(|action| matches!(action, Action::Suspend | Action::Redraw)));
+    }
     if action == Some(Action::Suspend) {
         return vec![Effect::Suspend];
     }
@@ -145,9 +200,12 @@ fn on_key(state: &mut State, key: KeyEvent) -> Vec<Effect> {
             }
         },
         Mode::Params(form) => {
-            params_key(state, key, action, form);
+            params::on_key(state, key, action, form);
             Vec::new()
         }
+        Mode::Pick(chosen) => pick::on_key(state, action, chosen),
+        Mode::Search(search) => files::search_key(state, key, action, search),
+        Mode::Export(save) => files::export_key(state, key, action, save),
         Mode::ConfirmClose => {
             let yes = matches!(key.code, KeyCode::Char('y' | 'Y') | KeyCode::Enter) || action == Some(Action::ClosePane);
             if yes { close_pane(state) } else { Vec::new() }
@@ -187,7 +245,15 @@ pub fn act(state: &mut State, action: Action) -> Vec<Effect> {
     }
     match action {
         Action::Send if state.broadcast => send_all(state),
-        Action::Send => send(state, state.focus).into_iter().collect(),
+        Action::Send => send(state, state.focus),
+        Action::Regenerate => branches::regenerate(state, None),
+        Action::Continue => branches::go_on(state, None),
+        Action::Beside => branches::beside(state, None),
+        Action::CopyAnswer => files::copy(state, None),
+        Action::OtherEditor => {
+            let pane = state.focused();
+            vec![Effect::OtherEditor { user: pane.person.user, text: pane.editor.text().to_owned() }]
+        }
         Action::SendAll => send_all(state),
         Action::ClosePane if state.panes.len() > 1 && !state.focused().holds_text() => close_pane(state),
         Action::Cancel if state.focused().live => vec![Effect::Cancel(state.focused().person.user)],
@@ -217,6 +283,18 @@ fn act_on_screen(state: &mut State, action: Action) {
             let columns = state.focused().transcript.columns() + super::transcript::GUTTER;
             edit_in(&mut state.focused_mut().editor, edit, columns);
         }
+        Action::Rewrite => branches::rewrite(state, None),
+        Action::BranchBefore => branches::switch(state, None, -1),
+        Action::BranchAfter => branches::switch(state, None, 1),
+        Action::PickMessage => pick::open(state),
+        Action::Export => files::ask_where(state),
+        Action::Search => files::search(state, ""),
+        Action::Raw => {
+            let transcript = &mut state.focused_mut().transcript;
+            transcript.set_markdown(!transcript.markdown());
+        }
+        Action::Back if branches::stop_rewriting(state) => {}
+        Action::NextPane if slash::typing(state) && slash::complete(state) => {}
         Action::NextPane => state.focus = (state.focus + 1) % state.panes.len(),
         Action::PrevPane => state.focus = (state.focus + state.panes.len() - 1) % state.panes.len(),
         Action::FocusPane(number) => {
@@ -247,7 +325,10 @@ fn opened_by(state: &State, action: Action) -> Option<Mode> {
     match action {
         Action::ClosePane => Some(Mode::ConfirmClose),
         Action::Rename => Some(Mode::Rename(Editor::default())),
-        Action::Params => Some(Mode::Params(Form::of(state.focused()))),
+        Action::Params => {
+            let presets = params::presets(&state.options.sampling, &state.options.presets);
+            Some(Mode::Params(Form::of(state.focused(), presets)))
+        },
         Action::Cancel | Action::Quit => Some(Mode::ConfirmQuit),
         Action::ClearChat => (!state.focused().transcript.is_empty()).then_some(Mode::ConfirmClear),
         Action::Help => Some(Mode::Help { scroll: 0 }),
@@ -293,6 +374,7 @@ fn edit_in(editor: &mut Editor, edit: Edit, columns: usize) {
         Edit::DeleteToStart => editor.delete_to_start(),
         Edit::DeleteToEnd => editor.delete_to_end(),
         Edit::Undo => editor.undo(),
+        Edit::Redo => editor.redo(),
     }
 }
 
@@ -313,9 +395,16 @@ fn paste(state: &mut State, text: &str) {
         Mode::Rename(editor) | Mode::GoTo(editor) => {
             editor.insert(&text.replace(['\n', '\r'], " "));
         }
-        Mode::Params(form) => {
-            form.fields[form.at].insert(text);
+        Mode::Params(form) => form.paste(text),
+        Mode::Export(save) => {
+            save.path.insert(&text.replace(['\n', '\r'], " "));
         }
+        Mode::Search(search) => {
+            search.editor.insert(&text.replace(['\n', '\r'], " "));
+            search.walking = false;
+            search.look(&state.panes, state.focus);
+        }
+        Mode::Pick(_) => {}
         Mode::Help { .. } | Mode::ConfirmClose | Mode::ConfirmClear | Mode::ConfirmQuit => {}
     }
 }

@@ -5,7 +5,6 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use super::{Effect, act, edit_in, named};
 use crate::ui::editor::Editor;
 use crate::ui::keymap::{self, Action, Edit};
-use crate::ui::params::Form;
 use crate::ui::state::{Mode, State};
 
 pub(super) fn help_key(key: KeyEvent, action: Option<Action>, scroll: usize) -> Mode {
@@ -45,7 +44,7 @@ pub(super) fn palette_key(
 }
 
 /// A key in a one-line field.
-pub(super) fn type_into(editor: &mut Editor, key: KeyEvent, action: Option<Action>) {
+pub(in crate::ui) fn type_into(editor: &mut Editor, key: KeyEvent, action: Option<Action>) {
     match (key.code, action) {
         (_, Some(Action::Edit(Edit::Up | Edit::Down))) => {}
         (_, Some(Action::Edit(edit))) => edit_in(editor, edit, usize::MAX),
@@ -59,15 +58,7 @@ pub(super) fn type_into(editor: &mut Editor, key: KeyEvent, action: Option<Actio
 pub(super) fn rename_key(state: &mut State, key: KeyEvent, action: Option<Action>, mut editor: Editor) -> Vec<Effect> {
     match (key.code, action) {
         (KeyCode::Esc, _) | (_, Some(Action::Cancel)) => {}
-        (KeyCode::Enter, _) => {
-            let name: String = crate::ui::text::one_line(editor.text().trim()).chars().take(24).collect();
-            if !name.is_empty() {
-                let letter = state.free_letter(&name, Some(state.focus));
-                let person = &mut state.focused_mut().person;
-                (person.name, person.letter) = (name, letter);
-                return vec![named(state)];
-            }
-        }
+        (KeyCode::Enter, _) => return rename(state, editor.text()),
         _ => {
             type_into(&mut editor, key, action);
             state.mode = Mode::Rename(editor);
@@ -76,25 +67,14 @@ pub(super) fn rename_key(state: &mut State, key: KeyEvent, action: Option<Action
     Vec::new()
 }
 
-pub(super) fn params_key(state: &mut State, key: KeyEvent, action: Option<Action>, mut form: Form) {
-    let last = form.fields.len() - 1;
-    match (key.code, action) {
-        (KeyCode::Esc, _) | (_, Some(Action::Cancel)) => return,
-        (KeyCode::Enter, _) => match form.apply(state.focused_mut()) {
-            Ok(()) => {
-                let name = state.focused().person.name.clone();
-                state.say(format!("{name}: from the next prompt on"));
-                return;
-            }
-            Err(error) => form.error = Some(error),
-        },
-        (KeyCode::Down | KeyCode::Tab, _) => form.at = if form.at == last { 0 } else { form.at + 1 },
-        (KeyCode::Up | KeyCode::BackTab, _) => form.at = form.at.checked_sub(1).unwrap_or(last),
-        _ => {
-            let at = form.at;
-            type_into(&mut form.fields[at], key, action);
-            form.error = None;
-        }
+/// What the focused pane is called from now on; nothing: as before.
+pub(super) fn rename(state: &mut State, name: &str) -> Vec<Effect> {
+    let name: String = crate::ui::text::one_line(name.trim()).chars().take(24).collect();
+    if name.is_empty() {
+        return Vec::new();
     }
-    state.mode = Mode::Params(form);
+    let letter = state.free_letter(&name, Some(state.focus));
+    let person = &mut state.focused_mut().person;
+    (person.name, person.letter) = (name, letter);
+    vec![named(state)]
 }

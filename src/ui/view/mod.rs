@@ -1,6 +1,7 @@
 //! Drawing: one file a pane or panel, all of them pure.
 
 pub mod charts;
+pub mod form;
 pub mod header;
 pub mod kv;
 pub mod layout;
@@ -10,5 +11,6 @@ mod panel;
 pub mod popup;
 pub mod screen;
 pub mod status;
+pub mod talk;
 pub mod timeline;
 pub mod users;

@@ -7,13 +7,17 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, BorderType, Widget};
 
 use super::panel::{speed_of, wrapped};
-use crate::engine::api::{RunState, Status, Waiting};
-use crate::text::Role;
+use super::talk;
+use crate::engine::api::{RunState, Status, UserView, Waiting};
 use crate::ui::format::{count, percent, rate, rate_or_unknown, time};
+use crate::ui::keymap::PICK;
 use crate::ui::people::People;
-use crate::ui::state::{Pane, State, is_live};
+use crate::ui::search::{HITS_MAX, Search};
+use crate::ui::state::{Mode, Pane, State, is_live};
 use crate::ui::text::{clip, first_fit, width};
-use crate::ui::transcript::TurnLine;
+use crate::ui::theme::Theme;
+use crate::ui::update::slash;
+use crate::ui::words::say;
 
 /// Columns before the draft.
 pub const PROMPT: usize = 2;
@@ -30,10 +34,10 @@ pub struct Parts {
 
 /// Divides a pane for the draft that is in it, if one can be written. A refusal has all the rows that it needs, and leaves
 /// one to the draft.
-pub fn parts(area: Rect, pane: &Pane, drafts: bool) -> Parts {
+pub fn parts(area: Rect, pane: &Pane, drafts: bool, theme: Theme) -> Parts {
     let inner = Rect { x: area.x + 1, y: area.y + 1, width: area.width.saturating_sub(2), height: area.height.saturating_sub(2) };
     let (lines, ..) = pane.editor.layout(usize::from(inner.width).saturating_sub(PROMPT));
-    let refusal = refusal(pane, inner.width).len().min(usize::from(inner.height.saturating_sub(1))) as u16;
+    let refusal = refusal(pane, inner.width, theme).len().min(usize::from(inner.height.saturating_sub(1))) as u16;
     let draft = if drafts { (lines.len() as u16).clamp(1, DRAFT_ROWS).min(inner.height - refusal) } else { 0 };
     let status = if refusal > 0 { refusal } else { u16::from(inner.height > draft + 1) };
     let transcript = inner.height - draft - status;
@@ -46,9 +50,9 @@ pub fn parts(area: Rect, pane: &Pane, drafts: bool) -> Parts {
 }
 
 /// Why the last prompt was refused, in lines of so many columns; none if it was not.
-fn refusal(pane: &Pane, columns: u16) -> Vec<String> {
+fn refusal(pane: &Pane, columns: u16, theme: Theme) -> Vec<String> {
     match &pane.refused {
-        Some(why) => wrapped(&format!("refused: {why}"), usize::from(columns.max(1))),
+        Some(why) => wrapped(&say!(theme, "refused: {}", why), usize::from(columns.max(1))),
         None => Vec::new(),
     }
 }
@@ -79,22 +83,27 @@ pub fn draw(buf: &mut Buffer, area: Rect, state: &State, index: usize, people: &
         block = block.title(Line::from(Span::styled(format!(" {figure} "), headline_style(state, pane))).right_aligned());
     }
     block.render(area, buf);
-    let parts = parts(area, pane, state.replay.is_none());
-    transcript(buf, parts.transcript, state, pane, person);
+    let parts = parts(area, pane, state.replay.is_none(), theme);
+    talk::draw(buf, parts.transcript, state, pane, person);
     status(buf, parts.status, state, pane, people);
+    if focused && let Mode::Search(search) = &state.mode {
+        return search_field(buf, parts.draft, state, search);
+    }
+    commands(buf, parts.transcript, state, pane, focused);
     draft(buf, parts.draft, state, pane, focused)
 }
 
 /// What the pane's title says on the right.
 fn headline(state: &State, pane: &Pane) -> String {
+    let theme = state.options.theme;
     if !pane.live {
         return String::new();
     }
     match state.view_of(pane).filter(|view| is_live(view)) {
-        None => "… sending".into(),
+        None => theme.tr("… sending").into(),
         Some(view) => match view.status {
-            Status::Waiting => "◌ waiting".into(),
-            Status::Preempted => "× preempted".into(),
+            Status::Waiting => theme.tr("◌ waiting").into(),
+            Status::Preempted => theme.tr("× preempted").into(),
             Status::Prefill { computed, total } => format!("◐ prefill {}", percent(computed as u64, total as u64)),
             Status::Decode => match speed_of(view, &state.snapshot) {
                 Some(speed) => format!("● {} tok/s", rate(speed)),
@@ -114,60 +123,13 @@ fn headline_style(state: &State, pane: &Pane) -> Style {
     }
 }
 
-fn transcript(buf: &mut Buffer, area: Rect, state: &State, pane: &Pane, person: Style) {
-    let theme = state.options.theme;
-    if pane.transcript.is_empty() && area.height > 0 {
-        let quiet = ["Nothing has been asked yet.".to_owned(), "Nothing yet.".to_owned(), String::new()];
-        let hints = ["Type a prompt below and press Enter.".to_owned(), "Type below, then Enter.".to_owned(), String::new()];
-        let hints = if state.replay.is_some() { quiet } else { hints };
-        let room = usize::from(area.width.saturating_sub(2));
-        buf.set_stringn(area.x + 2, area.y, first_fit(&hints, room), room, theme.quiet());
-        return;
-    }
-    let newest_answers = pane.live && pane.transcript.following();
-    let mut last = (area.x + 2, area.y);
-    for (row, line) in (area.y..area.bottom()).zip(pane.transcript.visible()) {
-        let (mark, text, style) = match line {
-            TurnLine::Text { role: Role::User, text, first } => {
-                (if first { "❯ " } else { "  " }, text, person.add_modifier(Modifier::BOLD))
-            }
-            TurnLine::Text { text, .. } => ("  ", text, theme.text()),
-            TurnLine::Note(text) => ("– ", text, theme.quiet()),
-            TurnLine::Blank => ("", "", theme.text()),
-        };
-        let room = usize::from(area.width);
-        let (x, _) = buf.set_stringn(area.x, row, mark, room, style);
-        let end = buf.set_stringn(x, row, text, room.saturating_sub(2), style).0;
-        if line != TurnLine::Blank {
-            last = (end, row);
-        }
-    }
-    if newest_answers && last.0 <= area.right() {
-        buf.set_string(last.0, last.1, "▌", theme.person(pane.person.hue));
-    }
-    held_mark(buf, area, state, pane);
-}
-
-/// Scrolled up: how much is below, and whether it is new.
-fn held_mark(buf: &mut Buffer, area: Rect, state: &State, pane: &Pane) {
-    let below = pane.transcript.below();
-    if pane.transcript.following() || below == 0 || area.height == 0 {
-        return;
-    }
-    let new = if pane.transcript.unseen() { "new text, " } else { "" };
-    let text = format!(" ↓ {new}{} lines below · Ctrl-End ", count(below as u64));
-    let text = clip(&text, usize::from(area.width));
-    let x = area.right().saturating_sub(width(&text) as u16);
-    buf.set_string(x, area.bottom() - 1, &text, state.options.theme.chosen());
-}
-
 fn status(buf: &mut Buffer, area: Rect, state: &State, pane: &Pane, people: &People) {
     if area.height == 0 {
         return;
     }
     let theme = state.options.theme;
     let room = usize::from(area.width);
-    let refusal = refusal(pane, area.width);
+    let refusal = refusal(pane, area.width, theme);
     if !refusal.is_empty() {
         let cut = refusal.len() > usize::from(area.height);
         for (row, line) in (area.y..area.bottom()).zip(&refusal) {
@@ -186,44 +148,137 @@ fn status(buf: &mut Buffer, area: Rect, state: &State, pane: &Pane, people: &Peo
     }
 }
 
-/// The line under the transcript: a reason to wait, or the figures; longest wording first.
+/// The line under the transcript: what the keys do in a mode, a reason to wait, or the figures; longest wording first.
 fn status_words(state: &State, pane: &Pane, people: &People) -> (Vec<String>, Style) {
     let theme = state.options.theme;
+    let focused = std::ptr::eq(pane, state.focused());
+    match &state.mode {
+        Mode::Pick(_) if focused => return (picking(theme), theme.key()),
+        Mode::Search(search) if focused => return (searching(search, theme), theme.key()),
+        _ => {}
+    }
+    if pane.rewriting.is_some() {
+        let long = theme.tr("writes a message anew: Enter sends it as a branch · Esc leaves it, the draft comes back");
+        let short = theme.tr("a branch: Enter sends · Esc leaves");
+        return (vec![long.into(), short.into()], theme.warn());
+    }
     let Some(view) = state.view_of(pane) else { return (vec![String::new()], theme.quiet()) };
     if pane.live && is_live(view) {
         if let Some(why) = &view.waiting {
-            let words = super::users::why(why, people);
-            let preempted = matches!(why, Waiting::Preempted { .. }) || view.status == Status::Preempted;
-            let head = if preempted { "preempted, its text stays" } else { "waits" };
-            let paused = if state.snapshot.state == RunState::Paused { " (paused)" } else { "" };
-            let (short_head, short) = (if preempted { "preempted" } else { "waits" }, super::users::why_short(why, people));
-            return (
-                vec![
-                    format!("{head}: {words}{paused}"),
-                    format!("{head}: {words}"),
-                    format!("{short_head}: {words}"),
-                    format!("{short_head}: {short}"),
-                    short,
-                ],
-                if preempted { theme.bad() } else { theme.warn() },
-            );
+            return waiting(state, view, why, people);
         }
     } else if pane.live {
         return (vec![String::new()], theme.quiet());
     }
+    (figures(state, view), theme.quiet())
+}
+
+/// The keys of choosing a message.
+fn picking(theme: Theme) -> Vec<String> {
+    let words: Vec<String> = PICK
+        .iter()
+        .filter(|binding| !binding.short.is_empty())
+        .map(|binding| format!("{} {}", binding.keys[0].label(), theme.tr(binding.short)))
+        .collect();
+    let arrows = theme.tr("↑ ↓ message");
+    let leave = theme.tr("Esc leaves");
+    let cut = |count: usize| format!("{arrows} · {} · {leave}", words[..count.min(words.len())].join(" · "));
+    vec![cut(words.len()), cut(4), cut(3), cut(2), theme.tr("↑ ↓ message").to_owned()]
+}
+
+fn searching(search: &Search, theme: Theme) -> Vec<String> {
+    let found = match search.hits.len() {
+        _ if search.editor.is_empty() => theme.tr("type what to look for").to_owned(),
+        0 => theme.tr("not found").to_owned(),
+        HITS_MAX => say!(theme, "{} of the first {}", search.at + 1, HITS_MAX),
+        all => say!(theme, "{} of {}", search.at + 1, all),
+    };
+    let scope = if search.all { theme.tr("Tab: this pane only") } else { theme.tr("Tab: all panes") };
+    let keys = theme.tr("↑ ↓ go on · Esc closes");
+    vec![format!("{found} · {keys} · {scope}"), format!("{found} · {scope}"), found]
+}
+
+/// Why it waits, and how long that may take.
+fn waiting(state: &State, view: &UserView, why: &Waiting, people: &People) -> (Vec<String>, Style) {
+    let theme = state.options.theme;
+    let words = super::users::why(why, people);
+    let preempted = matches!(why, Waiting::Preempted { .. }) || view.status == Status::Preempted;
+    let head = if preempted { theme.tr("preempted, its text stays") } else { theme.tr("waits") };
+    let paused = if state.snapshot.state == RunState::Paused { format!(" ({})", theme.tr("paused")) } else { String::new() };
+    let (short_head, short) =
+        (if preempted { theme.tr("preempted") } else { theme.tr("waits") }, super::users::why_short(why, people));
+    let mut wordings = vec![
+        format!("{head}: {words}{paused}"),
+        format!("{head}: {words}"),
+        format!("{short_head}: {words}"),
+        format!("{short_head}: {short}"),
+        short,
+    ];
+    // Expected when it came: by now a part of it is over.
+    if let Some(expected) = view.predicted_ttft.filter(|_| view.ttft.is_none()) {
+        let expected = say!(theme, "first token {} after Enter, estimated", time(expected));
+        wordings.insert(0, format!("{head}: {words}{paused} · {expected}"));
+        wordings.insert(3, format!("{short_head} · {expected}"));
+    }
+    (wordings, if preempted { theme.bad() } else { theme.warn() })
+}
+
+fn figures(state: &State, view: &UserView) -> Vec<String> {
+    let theme = state.options.theme;
     let mut figures = Vec::new();
-    if let Some(ttft) = view.ttft {
-        figures.push(format!("TTFT {}", time(ttft)));
+    match (view.ttft, view.predicted_ttft) {
+        (Some(ttft), _) => figures.push(format!("TTFT {}", time(ttft))),
+        (None, Some(expected)) if is_live(view) => figures.push(say!(theme, "TTFT about {}, estimated", time(expected))),
+        _ => {}
     }
     if view.tokens_per_s.is_some() || (is_live(view) && state.snapshot.state == RunState::Paused) {
         figures.push(format!("{} tok/s", rate_or_unknown(speed_of(view, &state.snapshot))));
     }
-    figures.push(format!("ctx {} of {}", count(view.context as u64), count(state.snapshot.limits.max_model_len as u64)));
+    let most = count(state.snapshot.limits.max_model_len as u64);
+    figures.push(say!(theme, "ctx {} of {}", count(view.context as u64), most));
     let short = figures[..figures.len() - 1].join(" · ");
-    if view.preemptions > 0 {
-        figures.push(format!("preempted {}×", view.preemptions));
+    let first = figures.join(" · ");
+    let mut wordings = vec![first, short];
+    if view.cached_tokens > 0 {
+        figures.push(say!(theme, "cached {}", count(view.cached_tokens as u64)));
+        wordings.insert(0, figures.join(" · "));
     }
-    (vec![figures.join(" · "), figures[..figures.len().min(3)].join(" · "), short], theme.quiet())
+    if view.preemptions > 0 {
+        figures.push(say!(theme, "preempted {}×", view.preemptions));
+        wordings.insert(0, figures.join(" · "));
+    }
+    wordings
+}
+
+/// What a slash may become, over the last lines of the transcript.
+fn commands(buf: &mut Buffer, area: Rect, state: &State, pane: &Pane, focused: bool) {
+    let theme = state.options.theme;
+    if !focused || state.replay.is_some() || !matches!(state.mode, Mode::Chat) || area.height < 2 {
+        return;
+    }
+    let found = slash::candidates(pane.editor.text());
+    let rows = found.len().min(usize::from(area.height) - 1).min(8);
+    let more = found.len() - rows;
+    for (at, command) in found.iter().take(rows).enumerate() {
+        let y = area.bottom() - (rows - at) as u16;
+        let room = usize::from(area.width);
+        let name = format!(" /{} {}", command.name, command.wants);
+        let mut line = format!("{name:<20} {}", theme.tr(command.about));
+        if at + 1 == rows && more > 0 {
+            line = say!(theme, " … {} more; go on typing, Tab completes", more + 1);
+        }
+        let line = clip(&line, room);
+        let fill = " ".repeat(room.saturating_sub(width(&line)));
+        buf.set_stringn(area.x, y, format!("{line}{fill}"), room, theme.chosen());
+    }
+}
+
+/// What is looked for, in place of the draft.
+fn search_field(buf: &mut Buffer, area: Rect, state: &State, search: &Search) -> Option<Position> {
+    if area.height == 0 || area.width < 4 {
+        return None;
+    }
+    Some(super::popup::field(buf, Rect { height: 1, ..area }, state, &search.editor, "⌕ "))
 }
 
 fn draft(buf: &mut Buffer, area: Rect, state: &State, pane: &Pane, focused: bool) -> Option<Position> {

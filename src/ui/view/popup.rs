@@ -6,8 +6,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, BorderType, Clear, Widget};
 
 use crate::ui::editor::Editor;
-use crate::ui::keymap::{Action, Group, key_for, search};
-use crate::ui::params::{FIELDS, Form};
+use crate::ui::keymap::{Action, Binding, Group, PICK, key_for, search};
 use crate::ui::state::{Mode, State};
 use crate::ui::text::{clip, width};
 
@@ -24,13 +23,14 @@ pub fn draw(buf: &mut Buffer, area: Rect, state: &State) -> Option<Position> {
             one_field(buf, area, state, editor, (&title, "Enter keeps it · Esc does not"))
         }
         Mode::GoTo(editor) => one_field(buf, area, state, editor, ("Go to step", "Enter goes there · Esc stays")),
-        Mode::Params(form) => params(buf, area, state, form),
-        Mode::Chat | Mode::ConfirmClose | Mode::ConfirmClear | Mode::ConfirmQuit => None,
+        Mode::Params(form) => super::form::draw(buf, area, state, form),
+        Mode::Export(save) => super::form::export(buf, area, state, save),
+        Mode::Pick(_) | Mode::Search(_) | Mode::Chat | Mode::ConfirmClose | Mode::ConfirmClear | Mode::ConfirmQuit => None,
     }
 }
 
 /// An empty framed box in the middle; gives its inside.
-fn frame(buf: &mut Buffer, area: Rect, state: &State, size: (u16, u16), title: &str, foot: &str) -> Rect {
+pub(super) fn frame(buf: &mut Buffer, area: Rect, state: &State, size: (u16, u16), title: &str, foot: &str) -> Rect {
     let (width, height) = (size.0.min(area.width), size.1.min(area.height));
     let area = Rect { x: area.x + (area.width - width) / 2, y: area.y + (area.height - height) / 2, width, height };
     Clear.render(area, buf);
@@ -50,11 +50,12 @@ fn help_lines(state: &State) -> Vec<Line<'static>> {
     let theme = state.options.theme;
     let mut lines = Vec::new();
     for group in Group::ALL {
-        if state.keys().iter().all(|binding| binding.group != group) {
+        let all: &[Binding] = if group == Group::Picking && state.replay.is_none() { PICK } else { state.keys() };
+        if all.iter().all(|binding| binding.group != group) {
             continue;
         }
         lines.push(Line::from(Span::styled(group.title(), theme.strong())));
-        for binding in state.keys().iter().filter(|binding| binding.group == group) {
+        for binding in all.iter().filter(|binding| binding.group == group) {
             // Two names for one key, as terminals send it, are one name for a person.
             let mut labels: Vec<String> = binding.keys.iter().map(|key| key.label()).collect();
             labels.dedup();
@@ -133,7 +134,7 @@ fn one_field(buf: &mut Buffer, area: Rect, state: &State, editor: &Editor, words
 }
 
 /// A one-line field that scrolls with its cursor.
-fn field(buf: &mut Buffer, area: Rect, state: &State, editor: &Editor, mark: &str) -> Position {
+pub(super) fn field(buf: &mut Buffer, area: Rect, state: &State, editor: &Editor, mark: &str) -> Position {
     let theme = state.options.theme;
     let mark_columns = width(mark) as u16;
     buf.set_stringn(area.x, area.y, mark, usize::from(area.width), theme.key());
@@ -148,37 +149,4 @@ fn field(buf: &mut Buffer, area: Rect, state: &State, editor: &Editor, mark: &st
     }
     buf.set_stringn(area.x + mark_columns, area.y, shown, room + 1, theme.text());
     Position { x: area.x + mark_columns + (before - hidden) as u16, y: area.y }
-}
-
-fn params(buf: &mut Buffer, area: Rect, state: &State, form: &Form) -> Option<Position> {
-    let theme = state.options.theme;
-    let title = format!("Answers for {}", clip(&state.focused().person.name, 24));
-    let height = FIELDS.len() as u16 + 5;
-    let inner = frame(buf, area, state, (78, height), &title, "↑ ↓ field · Enter applies · Esc leaves it as it was");
-    if inner.height == 0 || inner.width < 30 {
-        return None;
-    }
-    let mut cursor = None;
-    // The field being edited stays in view, whatever the height.
-    let rows = usize::from(inner.height).saturating_sub(2).max(1);
-    let first = (form.at + 1).saturating_sub(rows);
-    for (at, (name, _)) in FIELDS.iter().enumerate().skip(first).take(rows) {
-        let y = inner.y + (at - first) as u16;
-        let style = if at == form.at { theme.key() } else { theme.quiet() };
-        buf.set_stringn(inner.x + 1, y, format!("{name:<19}"), 20, style);
-        let place = Rect { x: inner.x + 20, y, width: inner.width.saturating_sub(21), height: 1 };
-        let here = field(buf, place, state, &form.fields[at], "");
-        if at == form.at {
-            cursor = Some(here);
-        }
-    }
-    let (text, style) = match &form.error {
-        Some(error) => (error.as_str(), theme.bad()),
-        None => (FIELDS[form.at].1, theme.quiet()),
-    };
-    let room = usize::from(inner.width.saturating_sub(2));
-    if inner.height > 2 {
-        buf.set_stringn(inner.x + 1, inner.bottom() - 1, clip(text, room), room, style);
-    }
-    cursor
 }

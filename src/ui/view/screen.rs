@@ -13,7 +13,7 @@ use crate::ui::text::{clip, first_fit, width};
 pub fn measure(state: &mut State, area: Rect) {
     let layout = arrange(state, area);
     for (index, place) in &layout.panes {
-        let parts = pane::parts(*place, &state.panes[*index], state.replay.is_none());
+        let parts = pane::parts(*place, &state.panes[*index], state.replay.is_none(), state.options.theme);
         let size = parts.transcript;
         state.panes[*index].transcript.resize(usize::from(size.width), usize::from(size.height));
     }
@@ -62,7 +62,7 @@ pub fn draw(buf: &mut Buffer, area: Rect, state: &State) -> Option<Position> {
 
 fn popup_open(state: &State) -> bool {
     use crate::ui::state::Mode;
-    matches!(state.mode, Mode::Help { .. } | Mode::Palette { .. } | Mode::Rename(_) | Mode::GoTo(_) | Mode::Params(_))
+    matches!(state.mode, Mode::Help { .. } | Mode::Palette { .. } | Mode::Rename(_) | Mode::GoTo(_) | Mode::Params(_) | Mode::Export(_))
 }
 
 /// All panes by number and name, the focused one marked.

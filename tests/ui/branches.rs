@@ -1,0 +1,176 @@
+//! Answers asked for again, prompts written anew, and what happens to the conversation's tree.
+
+use batchroom::batch::UserId;
+use batchroom::conversation::Change;
+use batchroom::engine::api::{FinishReason, Rejected};
+use batchroom::text::Role;
+use batchroom::ui::state::{Mode, State};
+use batchroom::ui::update::{Effect, Msg};
+use crossterm::event::{KeyCode, KeyModifiers};
+
+use crate::acts::{finished, send, token};
+use crate::sample::fresh;
+use crate::{act, key, state, type_text, with};
+
+fn alt(c: char) -> Msg {
+    with(KeyModifiers::ALT, KeyCode::Char(c))
+}
+
+fn answer(state: &mut State, text: &str) {
+    act(state, Msg::Engine(UserId(0), token(text)));
+    act(state, Msg::Engine(UserId(0), finished(FinishReason::Stop)));
+}
+
+fn said(state: &State) -> Vec<String> {
+    let pane = state.focused();
+    let path = pane.conversation.path();
+    let shown: Vec<_> = pane.transcript.turns().iter().map(|turn| turn.node.unwrap()).collect();
+    assert_eq!(shown, path, "the screen shows the path");
+    path.into_iter().map(|id| pane.conversation.nodes()[id].text.clone()).collect()
+}
+
+fn asked() -> State {
+    let mut state = state(fresh());
+    send(&mut state, "hello");
+    answer(&mut state, "Hi there");
+    state
+}
+
+#[test]
+fn again_is_a_fork_beside_the_first_answer() {
+    let mut state = asked();
+    state.focused_mut().seed = None;
+    let [Effect::Submit { user, messages, sampling, fork_of }] = &act(&mut state, alt('r'))[..] else { panic!("one submit") };
+    assert_eq!((*user, messages.len(), *fork_of), (UserId(0), 1, Some(UserId(0))));
+    let seed = sampling.seed;
+    assert_eq!(act(&mut state, alt('r')), [], "it is being answered");
+    answer(&mut state, "Good day");
+    assert_eq!(said(&state), ["hello", "Good day"]);
+    assert_eq!(state.focused().transcript.last().unwrap().place, (2, 2));
+    let [Effect::Submit { sampling, .. }] = &act(&mut state, alt('r'))[..] else { panic!("one submit") };
+    assert_ne!(sampling.seed, seed, "another seed");
+    answer(&mut state, "Hey");
+    act(&mut state, alt(','));
+    assert_eq!(said(&state), ["hello", "Good day"]);
+    act(&mut state, alt('.'));
+    act(&mut state, alt('.'));
+    assert_eq!(said(&state), ["hello", "Hi there"], "round and round");
+}
+
+#[test]
+fn a_branch_streams_on_while_another_is_read() {
+    let mut state = asked();
+    act(&mut state, alt('r'));
+    act(&mut state, Msg::Engine(UserId(0), token("Good ")));
+    act(&mut state, alt(','));
+    act(&mut state, Msg::Engine(UserId(0), token("day")));
+    assert_eq!(said(&state), ["hello", "Hi there"]);
+    act(&mut state, Msg::Engine(UserId(0), finished(FinishReason::Stop)));
+    act(&mut state, alt('.'));
+    assert_eq!(said(&state), ["hello", "Good day"]);
+}
+
+#[test]
+fn a_prompt_written_anew_stands_beside_the_old_one_and_the_draft_comes_back() {
+    let mut state = asked();
+    send(&mut state, "more");
+    answer(&mut state, "Of what?");
+    type_text(&mut state, "a draft");
+    act(&mut state, key(KeyCode::Enter));
+    answer(&mut state, "Nice.");
+    type_text(&mut state, "left alone");
+    for _ in 0..4 {
+        act(&mut state, if matches!(state.mode, Mode::Pick(_)) { key(KeyCode::Up) } else { alt('m') });
+    }
+    act(&mut state, key(KeyCode::Char('e')));
+    assert_eq!(state.focused().editor.text(), "more");
+    act(&mut state, with(KeyModifiers::CONTROL, KeyCode::Char('u')));
+    let [Effect::Submit { messages, .. }] = &send(&mut state, "less")[..] else { panic!("one submit") };
+    assert_eq!(messages.iter().map(|message| message.content.as_str()).collect::<Vec<_>>(), ["hello", "Hi there", "less"]);
+    assert_eq!(state.focused().editor.text(), "left alone");
+    answer(&mut state, "Fine");
+    act(&mut state, alt(','));
+    assert_eq!(said(&state), ["hello", "Hi there", "more", "Of what?", "a draft", "Nice."], "to the end of the old branch");
+    act(&mut state, alt('e'));
+    act(&mut state, key(KeyCode::Esc));
+    assert_eq!((state.focused().editor.text(), &state.focused().rewriting), ("left alone", &None));
+}
+
+#[test]
+fn an_answer_goes_on_where_it_was_cut() {
+    let mut state = asked();
+    let [Effect::Submit { messages, .. }] = &act(&mut state, alt('g'))[..] else { panic!("one submit") };
+    assert_eq!(messages.last().map(|last| (last.role, last.content.as_str())), Some((Role::Assistant, "Hi there")));
+    answer(&mut state, ", friend");
+    assert_eq!(said(&state), ["hello", "Hi there, friend"]);
+    assert_eq!(state.focused().conversation.nodes().len(), 2, "one answer");
+}
+
+#[test]
+fn a_refusal_leaves_everything_as_it_was() {
+    let refuse = |state: &mut State| act(state, Msg::Engine(UserId(0), refused()));
+    let mut state = asked();
+    send(&mut state, "more");
+    refuse(&mut state);
+    assert_eq!((said(&state), state.focused().editor.text()), (vec!["hello".into(), "Hi there".into()], "more"));
+    act(&mut state, with(KeyModifiers::CONTROL, KeyCode::Char('u')));
+    act(&mut state, alt('r'));
+    refuse(&mut state);
+    assert_eq!(said(&state), ["hello", "Hi there"]);
+    act(&mut state, alt('g'));
+    refuse(&mut state);
+    assert_eq!((said(&state), state.focused().live), (vec!["hello".to_owned(), "Hi there".into()], false));
+    assert!(state.focused().editor.is_empty());
+}
+
+fn refused() -> batchroom::engine::api::Event {
+    batchroom::engine::api::Event::Rejected(Rejected::EmptyPrompt)
+}
+
+#[test]
+fn beside_forks_the_running_request_in_a_new_pane() {
+    let mut state = state(fresh());
+    send(&mut state, "hello");
+    act(&mut state, Msg::Engine(UserId(0), token("Hi")));
+    let effects = act(&mut state, alt('n'));
+    let [Effect::Name { .. }, Effect::Submit { user, messages, fork_of, .. }] = &effects[..] else { panic!("{effects:?}") };
+    assert_eq!((messages.len(), *fork_of, state.panes.len()), (1, Some(UserId(0)), 5));
+    assert_ne!(*user, UserId(0));
+    assert_eq!(said(&state), ["hello", ""]);
+    assert!(state.panes[0].live && state.focused().live);
+}
+
+#[test]
+fn deleting_asks_and_stops_what_streams_there() {
+    let mut state = asked();
+    send(&mut state, "more");
+    act(&mut state, alt('m'));
+    act(&mut state, key(KeyCode::Up));
+    act(&mut state, key(KeyCode::Char('d')));
+    assert!(state.notice.as_ref().unwrap().text.contains("2 messages"), "{:?}", state.notice);
+    act(&mut state, key(KeyCode::Char('x')));
+    assert_eq!(act(&mut state, key(KeyCode::Char('d'))), [], "it asks again");
+    assert_eq!(act(&mut state, key(KeyCode::Char('d'))), [Effect::Abandon(UserId(0))]);
+    assert_eq!(said(&state), ["hello", "Hi there"]);
+    assert!(!state.focused().live);
+}
+
+#[test]
+fn every_change_can_be_kept() {
+    let mut state = asked();
+    let kept = state.take_changes();
+    assert!(kept.iter().all(|kept| kept.user == UserId(0) && kept.key == state.panes[0].conversation.key), "{kept:?}");
+    let text: String = kept
+        .iter()
+        .filter_map(|kept| match &kept.change {
+            Change::Appended { text, .. } => Some(text.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(text, "Hi there");
+    assert!(matches!(&kept.last().unwrap().change, Change::Ended { id: 1, figures: Some(_), .. }));
+    send(&mut state, "more");
+    act(&mut state, with(KeyModifiers::CONTROL, KeyCode::Char('x')));
+    act(&mut state, key(KeyCode::Char('y')));
+    assert!(state.take_changes().iter().any(|kept| kept.user == UserId(0)), "also what a closed pane had left");
+}
