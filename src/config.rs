@@ -1,7 +1,7 @@
 //! Options: what was written (flags and `config.toml`), checked once into what is then trusted.
 
-use std::io::Read;
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

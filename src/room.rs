@@ -20,7 +20,9 @@ use crate::config::{Config, PaceChoice};
 use crate::engine::{EngineHandle, Pace};
 use crate::hub::{self, Choice, NANO, Progress, Published, SMOLLM2};
 use crate::launch::{default_choice, launch_recorded, pace_for};
-use crate::ui::run::{Services, run};
+use crate::store;
+use crate::ui::desk::Desk;
+use crate::ui::run::{Before, Services, run};
 use crate::ui::state::{Better, Options};
 use crate::ui::theme::{Colors, Theme};
 
@@ -44,6 +46,7 @@ pub async fn open(config: Config, args: RoomArgs) -> anyhow::Result<ExitCode> {
         return without_screen(config, args).await;
     }
     need_terminal("the room", "batchroom --plain")?;
+    let before = before(&config, args.new);
     let named = config.model.as_deref().map(Choice::parse).transpose()?;
     let opening = Opening::plan(named);
     let services = Arc::new(Room { config: config.clone(), recorded: AtomicU32::new(0) });
@@ -53,7 +56,18 @@ pub async fn open(config: Config, args: RoomArgs) -> anyhow::Result<ExitCode> {
     })
     .await??;
     let options = options(&config, &opening);
-    run(engine, services, options, fresh_seed()).await
+    run(engine, services, options, fresh_seed(), before.await?).await
+}
+
+/// The last session, or a fresh one; read while the model is being loaded.
+async fn before(config: &Config, fresh: bool) -> anyhow::Result<Before> {
+    let least = if config.screen.panes_asked { config.screen.panes.max(config.screen.names.len()) } else { 0 };
+    let desk = match store::place(config.data.as_deref()) {
+        _ if !config.history => Desk::off(),
+        Some(path) => tokio::task::spawn_blocking(move || Desk::open(path, fresh)).await?,
+        None => Desk::none(),
+    };
+    Ok(Before { desk, least })
 }
 
 /// The room in lines, or one state of it: at full speed, if no pace is given.
@@ -66,7 +80,9 @@ async fn without_screen(config: Config, args: RoomArgs) -> anyhow::Result<ExitCo
     let (engine_config, record) = (config.engine.clone(), config.record.clone());
     let launch = move || launch_recorded(&choice, &engine_config, SEATS, pace, record.as_deref());
     let engine = tokio::task::spawn_blocking(launch).await??;
-    let lines = lines::Lines::new(engine, options_of(&config), fresh_seed());
+    // A script's questions are nobody's conversation.
+    let before = if args.once { Before { desk: Desk::none(), least: 0 } } else { before(&config, args.new).await? };
+    let lines = lines::Lines::new(engine, options_of(&config), fresh_seed(), before);
     match args.once {
         true => once::once(lines, args.prompt.as_deref()).await,
         false => plain::plain(lines).await,

@@ -8,7 +8,9 @@ use tokio::sync::{mpsc, watch};
 
 use crate::batch::{RequestId, UserId};
 use crate::engine::{EngineHandle, Event, RunState, Snapshot};
+use crate::ui::desk::Desk;
 use crate::ui::keymap::Action;
+use crate::ui::run::Before;
 use crate::ui::state::{Options, State};
 use crate::ui::update::{Effect, Msg, act, update};
 
@@ -18,18 +20,21 @@ pub(super) struct Lines {
     pub engine: EngineHandle,
     snapshots: watch::Receiver<Arc<Snapshot>>,
     requests: HashMap<UserId, (RequestId, mpsc::Receiver<Event>)>,
+    desk: Desk,
     opened: Instant,
 }
 
 impl Lines {
-    pub fn new(engine: EngineHandle, options: Options, seed: u64) -> Lines {
+    pub fn new(engine: EngineHandle, options: Options, seed: u64, before: Before) -> Lines {
         let mut snapshots = engine.snapshots();
         let first = snapshots.borrow_and_update().clone();
-        let state = State::new(options, first, seed);
+        let mut state = State::new(options, first, seed);
+        let Before { mut desk, least } = before;
+        desk.begin(&mut state, least);
         for pane in &state.panes {
             engine.name(pane.person.user, &pane.person.name);
         }
-        Lines { state, engine, snapshots, requests: HashMap::new(), opened: Instant::now() }
+        Lines { state, engine, snapshots, requests: HashMap::new(), desk, opened: Instant::now() }
     }
 
     /// Sends a text as the person of a pane. What the engine says to it comes with `hear`.
@@ -45,11 +50,12 @@ impl Lines {
         for effect in act(&mut self.state, action) {
             self.carry_out(effect);
         }
+        self.desk.keep(&mut self.state);
     }
 
     fn carry_out(&mut self, effect: Effect) {
         match effect {
-            Effect::Submit { user, messages, sampling } => {
+            Effect::Submit { user, messages, sampling, .. } => {
                 let request = self.engine.chat(user, &messages, sampling);
                 self.requests.insert(user, request);
             }
@@ -71,9 +77,14 @@ impl Lines {
         }
     }
 
-    /// Waits for news of the engine. False: it has ended.
+    /// Waits for news of the engine, or of what is kept. False: the engine has ended.
     pub async fn news(&mut self) -> bool {
-        self.snapshots.changed().await.is_ok()
+        let msg = tokio::select! {
+            changed = self.snapshots.changed() => return changed.is_ok(),
+            msg = self.desk.news() => msg,
+        };
+        self.take(msg);
+        true
     }
 
     /// Takes in what the engine has said so far, and gives it, in order for each person.
@@ -109,6 +120,7 @@ impl Lines {
         for effect in update(&mut self.state, msg, now) {
             self.carry_out(effect);
         }
+        self.desk.keep(&mut self.state);
     }
 
     pub fn request_of(&self, user: UserId) -> Option<RequestId> {
@@ -125,7 +137,11 @@ impl Lines {
         self.requests.values().for_each(|(id, _)| self.engine.cancel(*id));
     }
 
-    pub fn end(&self) {
+    pub fn end(mut self) {
+        self.desk.keep(&mut self.state);
+        if !self.desk.end() {
+            crate::commands::complain(format_args!("the last words may not be kept"));
+        }
         self.engine.shutdown(Duration::ZERO);
         if !self.engine.recorded(Duration::from_secs(5)) {
             crate::commands::complain(format_args!("the recording may lack its end: its disk is slow"));

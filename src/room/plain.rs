@@ -83,6 +83,7 @@ fn input() -> std::io::Result<mpsc::Receiver<std::io::Result<String>>> {
 impl Plain {
     async fn run(&mut self) -> std::io::Result<()> {
         self.welcome()?;
+        self.notice()?;
         let mut input = input()?;
         let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         let mut hang_up = signal(SignalKind::hangup())?;
@@ -133,6 +134,11 @@ impl Plain {
             names[0]
         );
         self.put(&words)
+    }
+
+    /// What a screen would say for a while.
+    fn notice(&mut self) -> std::io::Result<()> {
+        self.lines.state.notice.take().map_or(Ok(()), |notice| self.put(&one_line(&notice.text)))
     }
 
     /// Ctrl-C: first the answers, then the program.
@@ -207,6 +213,7 @@ impl Plain {
             for (user, event) in self.lines.hear() {
                 self.event(user, event)?;
             }
+            self.notice()?;
             let free = |pane: &usize| !self.lines.state.panes[*pane].live && !self.ahead[*pane].is_empty();
             let Some(pane) = (0..self.ahead.len()).find(free) else { return Ok(()) };
             if let Some(text) = self.ahead[pane].pop_front() {

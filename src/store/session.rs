@@ -19,6 +19,8 @@ pub struct PaneRow {
     /// The screen's number of its conversation.
     pub chat: u64,
     pub name: String,
+    /// Its system prompt, which the conversation keeps; not read back here.
+    pub system: Option<String>,
     /// System prompt and sampling, where they are not those of the configuration: a JSON object.
     pub settings: String,
     pub draft: String,
@@ -26,7 +28,7 @@ pub struct PaneRow {
 
 impl PaneRow {
     pub(super) fn bytes(&self) -> usize {
-        self.name.len() + self.settings.len() + self.draft.len()
+        self.name.len() + self.system.as_ref().map_or(0, String::len) + self.settings.len() + self.draft.len()
     }
 }
 
@@ -152,7 +154,7 @@ impl Store {
             let sql = "SELECT conversation, name, settings, draft FROM panes WHERE session = ? ORDER BY place LIMIT ?";
             let mut statement = self.db.prepare(sql)?;
             let rows = statement.query_map(params![session, PANES as i64], |row| {
-                Ok((row.get(0)?, PaneRow { chat: 0, name: row.get(1)?, settings: row.get(2)?, draft: row.get(3)? }))
+                Ok((row.get(0)?, PaneRow { name: row.get(1)?, settings: row.get(2)?, draft: row.get(3)?, ..PaneRow::default() }))
             })?;
             let panes = rows.collect::<rusqlite::Result<Vec<_>>>()?;
             let focus: i64 = self.db.query_row("SELECT focus FROM sessions WHERE id = ?", [session], |row| row.get(0))?;
@@ -185,6 +187,13 @@ impl Store {
         let holder = self.db.query_row(sql, [conversation], |row| row.get::<_, Option<i64>>(0)).optional();
         let holder = holder.map_err(|source| self.fault(source))?.flatten();
         Ok(holder.is_some_and(|holder| Some(holder) != session && self.is_open(holder)))
+    }
+
+    /// Which pane of this session has the conversation.
+    pub fn place_of(&self, conversation: i64, session: i64) -> Result<Option<usize>, StoreError> {
+        let sql = "SELECT place FROM panes WHERE session = ? AND conversation = ? LIMIT 1";
+        let place = self.db.query_row(sql, [session, conversation], |row| row.get::<_, i64>(0)).optional();
+        Ok(place.map_err(|source| self.fault(source))?.and_then(|place| usize::try_from(place).ok()))
     }
 
     /// Sessions beyond the newest go; their conversations stay.

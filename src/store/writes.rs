@@ -17,6 +17,10 @@ const TITLE: usize = 80;
 pub enum Write {
     /// A conversation begins.
     Begin { chat: u64, person: String, system: Option<String>, model: String },
+    /// It is one of the database's, opened again.
+    Known { chat: u64, id: i64 },
+    /// It has left the screen: what still streams in it ends where it is.
+    Close { chat: u64 },
     /// A message is there: whole, or the beginning of one that streams. Its parent is there already.
     Message {
         chat: u64,
@@ -53,7 +57,7 @@ impl Write {
             Write::Text { text, .. } => text.len(),
             Write::End { note, figures, .. } => long(note) + long(figures),
             Write::Resume { model, sampling, .. } => long(model) + long(sampling),
-            Write::Remove { .. } | Write::Leaf { .. } => 0,
+            Write::Known { .. } | Write::Close { .. } | Write::Remove { .. } | Write::Leaf { .. } => 0,
             Write::Panes { rows, .. } => rows.iter().map(PaneRow::bytes).sum(),
         }
     }
@@ -88,6 +92,15 @@ fn apply(db: &Connection, session: i64, known: &mut Known, write: &Write, now: i
             let sql = "INSERT INTO conversations(session, person, system, model, created, updated) VALUES(?, ?, ?, ?, ?, ?)";
             db.prepare_cached(sql)?.execute(params![session, person, system, model, now, now])?;
             known.insert(*chat, db.last_insert_rowid());
+        }
+        Write::Known { chat, id } => {
+            known.insert(*chat, *id);
+        }
+        Write::Close { chat } => {
+            if let Some(id) = known.remove(chat) {
+                let sql = "UPDATE messages SET state = 'cut' WHERE conversation = ? AND state = 'streaming'";
+                db.prepare_cached(sql)?.execute([id])?;
+            }
         }
         Write::Panes { focus, model, rows } => {
             let sql = "UPDATE sessions SET focus = ?, model = ? WHERE id = ?";
@@ -143,7 +156,7 @@ fn message(db: &Connection, id: i64, write: &Write, now: i64) -> rusqlite::Resul
         Write::Leaf { leaf, .. } => {
             db.prepare_cached("UPDATE conversations SET leaf = ? WHERE id = ?")?.execute(params![leaf, id])?;
         }
-        Write::Begin { .. } | Write::Panes { .. } => {}
+        Write::Begin { .. } | Write::Known { .. } | Write::Close { .. } | Write::Panes { .. } => {}
     }
     Ok(())
 }
@@ -159,8 +172,9 @@ fn panes(db: &Connection, session: i64, known: &Known, rows: &[PaneRow]) -> rusq
         db.prepare_cached(sql)?.execute(params![session, place as i64, conversation, row.name, row.settings, row.draft])?;
         // A conversation of an older session is now this one's.
         if let Some(id) = conversation {
-            let sql = "UPDATE conversations SET session = ?1, person = ?2 WHERE id = ?3 AND (session IS NOT ?1 OR person <> ?2)";
-            db.prepare_cached(sql)?.execute(params![session, row.name, id])?;
+            let sql = "UPDATE conversations SET session = ?1, person = ?2, system = ?3 \
+                       WHERE id = ?4 AND (session IS NOT ?1 OR person <> ?2 OR system IS NOT ?3)";
+            db.prepare_cached(sql)?.execute(params![session, row.name, row.system, id])?;
         }
     }
     Ok(())

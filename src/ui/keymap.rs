@@ -31,6 +31,7 @@ pub enum Action {
     FullSpeed,
     Model,
     SwitchBack,
+    History,
     Help,
     Palette,
     PageUp,
@@ -110,16 +111,8 @@ pub enum Group {
 }
 
 impl Group {
-    pub const ALL: [Group; 8] = [
-        Group::Replay,
-        Group::Chat,
-        Group::Panes,
-        Group::Engine,
-        Group::Model,
-        Group::Program,
-        Group::Picking,
-        Group::Editing,
-    ];
+    pub const ALL: [Group; 8] =
+        [Group::Replay, Group::Chat, Group::Panes, Group::Engine, Group::Model, Group::Program, Group::Picking, Group::Editing];
 
     pub fn title(self) -> &'static str {
         match self {
@@ -256,6 +249,7 @@ pub const TABLE: &[Binding] = &[
     bind(Action::FocusPane(1), &[Key::alt('1')], "", "go to pane 1; Alt-2 to Alt-9 likewise", Group::Panes),
     bind(Action::NewPane, &[Key::ctrl('t')], "", "new pane: one more person", Group::Panes),
     bind(Action::ClosePane, &[Key::ctrl('x')], "", "close this pane", Group::Panes),
+    bind(Action::History, &[Key::alt('y')], "", "open an earlier conversation in this pane, or find one", Group::Chat),
     bind(Action::Rename, &[Key::ctrl('r')], "", "rename this pane", Group::Panes),
     bind(Action::Params, &[Key::alt('p')], "", "this pane's system prompt and sampling", Group::Panes),
     bind(Action::Zoom, &[Key::ctrl('o'), Key::plain(KeyCode::F(7))], "", "this pane alone, or all", Group::Panes),
@@ -334,12 +328,7 @@ pub const PICK: &[Binding] = &[
     pick(PickAct::CopyBlock, &[Key::plain(KeyCode::Char('b'))], "code", "copy its last block of code; again: the one before"),
     pick(PickAct::Continue, &[Key::plain(KeyCode::Char('g'))], "go on", "this answer goes on"),
     pick(PickAct::Beside, &[Key::plain(KeyCode::Char('n'))], "beside", "answer it in a new pane too"),
-    pick(
-        PickAct::Before,
-        &[Key::plain(KeyCode::Left), Key::plain(KeyCode::Char(',')), Key::alt(',')],
-        "",
-        "the branch before",
-    ),
+    pick(PickAct::Before, &[Key::plain(KeyCode::Left), Key::plain(KeyCode::Char(',')), Key::alt(',')], "", "the branch before"),
     pick(PickAct::After, &[Key::plain(KeyCode::Right), Key::plain(KeyCode::Char('.')), Key::alt('.')], "", "the next branch"),
     pick(PickAct::Delete, &[Key::plain(KeyCode::Char('d'))], "delete", "delete it and all that follows it (asks)"),
     pick(PickAct::Leave, &[Key::plain(KeyCode::Esc), Key::alt('m'), Key::ctrl('c')], "", "leave it"),

@@ -1,7 +1,9 @@
 //! The screen: a function of its own state and the engine's newest snapshot.
 
+pub(crate) mod desk;
 pub mod editor;
 pub mod format;
+pub mod keep;
 pub mod keymap;
 mod outside;
 pub mod params;

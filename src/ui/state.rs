@@ -7,18 +7,18 @@ use super::editor::Editor;
 use super::keymap;
 use super::params::Form;
 use super::people::{People, Person};
-use super::replay::Reel;
-use super::theme::Theme;
 use super::pick::Pick;
+use super::replay::Reel;
 use super::rich::code::Highlighter;
 use super::save::Save;
 use super::search::Search;
 use super::talk::{Asked, Kept, Rewriting};
+use super::theme::Theme;
 use super::transcript::Transcript;
 use crate::batch::UserId;
 use crate::conversation::Conversation;
-use crate::presets::Preset;
 use crate::engine::api::{Pace, Snapshot, Status, TakenBy, UserView};
+use crate::presets::Preset;
 use crate::sampling::SamplingParams;
 
 /// Chat panes at most.
@@ -47,6 +47,8 @@ pub enum Mode {
     Pick(Pick),
     Search(Search),
     Export(Save),
+    /// Earlier conversations.
+    Shelf(super::update::history::Shelf),
     ConfirmClose,
     ConfirmClear,
     ConfirmQuit,
@@ -182,6 +184,8 @@ pub struct State {
     pub notice: Option<Notice>,
     pub snapshot: Arc<Snapshot>,
     pub now: Duration,
+    /// What is said here is kept, and can be opened again.
+    pub kept: bool,
     /// This is a recording.
     pub replay: Option<Reel>,
     /// Grammars of code, once they are loaded; and whether somebody was asked to load them.
@@ -215,6 +219,7 @@ impl State {
             notice: None,
             snapshot,
             now: Duration::ZERO,
+            kept: false,
             replay: None,
             highlighter: None,
             colours_asked: false,

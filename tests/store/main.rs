@@ -54,7 +54,7 @@ fn text(chat: u64, node: u32, text: &str) -> Write {
 }
 
 fn pane(chat: u64, name: &str, draft: &str) -> PaneRow {
-    PaneRow { chat, name: name.into(), settings: "{}".into(), draft: draft.into() }
+    PaneRow { chat, name: name.into(), settings: "{}".into(), draft: draft.into(), system: None }
 }
 
 fn panes(rows: Vec<PaneRow>) -> Write {

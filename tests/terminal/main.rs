@@ -9,4 +9,5 @@ mod model;
 mod panes;
 mod replay;
 mod start;
+mod store;
 mod suspend;

@@ -10,13 +10,14 @@ use super::editor::{DRAFT_MAX, Editor};
 use super::keymap::{self, Action, Edit};
 use super::params::{self, Form};
 use super::replay;
+use super::rich::code::Highlighter;
+use super::save::Saved;
 use super::state::{Mode, State};
 use crate::batch::UserId;
 use crate::engine::api::{Event, Pace, RunState, Snapshot};
-use super::rich::code::Highlighter;
-use super::save::Saved;
 use crate::hub::Progress;
 use crate::sampling::SamplingParams;
+use crate::store::{Keeping, StoreError};
 use crate::text::Message;
 use chat::{clear, close_pane, send, send_all};
 use model::{model, on_fetched, on_progress, on_switched, switch_back, switch_if_waiting};
@@ -29,6 +30,7 @@ pub(super) use chat::on_event;
 mod branches;
 mod chat;
 pub mod files;
+pub mod history;
 mod model;
 mod modes;
 mod pick;
@@ -53,6 +55,18 @@ pub enum Msg {
     Edited(UserId, Result<String, String>),
     /// The grammars of code are loaded.
     Colours(Arc<Highlighter>),
+    /// Earlier conversations, as the answer to a search for `text`.
+    Chats {
+        text: String,
+        found: Result<Vec<history::ChatRow>, Arc<StoreError>>,
+    },
+    /// One of them, for this person's pane.
+    ChatOpened {
+        user: UserId,
+        opened: Result<Box<history::Opened>, Arc<StoreError>>,
+    },
+    /// Keeping goes wrong, or well again.
+    Keeping(Keeping),
     /// The time, when something on screen depends on it.
     Tick,
 }
@@ -96,6 +110,18 @@ pub enum Effect {
     },
     /// The grammars of code are wanted.
     LoadColours,
+    /// Look for earlier conversations: the newest, or those that have this text.
+    FindChats(String),
+    /// Bring one of them for a person's pane.
+    OpenChat {
+        user: UserId,
+        id: i64,
+    },
+    /// It is on the screen now, under this key.
+    Opened {
+        key: u64,
+        id: i64,
+    },
     /// A pane has another name.
     Name {
         user: UserId,
@@ -125,10 +151,13 @@ fn take(state: &mut State, msg: Msg) -> Vec<Effect> {
     match msg {
         Msg::Key(key) if key.kind != KeyEventKind::Release => on_key(state, key),
         Msg::Key(_) | Msg::Tick => Vec::new(),
-        Msg::Paste(text) => {
-            paste(state, &text);
-            Vec::new()
-        }
+        Msg::Paste(text) => match &mut state.mode {
+            Mode::Shelf(shelf) => history::paste(shelf, &text),
+            _ => {
+                paste(state, &text);
+                Vec::new()
+            }
+        },
         Msg::Snapshot(snapshot) => {
             state.snapshot = snapshot;
             Vec::new()
@@ -162,6 +191,15 @@ fn take(state: &mut State, msg: Msg) -> Vec<Effect> {
             Vec::new()
         }
         Msg::Fetched(result) => on_fetched(state, result),
+        Msg::Chats { text, found } => {
+            history::on_found(state, &text, found);
+            Vec::new()
+        }
+        Msg::ChatOpened { user, opened } => history::on_opened(state, user, opened),
+        Msg::Keeping(keeping) => {
+            history::on_keeping(state, keeping);
+            Vec::new()
+        }
         Msg::Switched(result) => {
             on_switched(state, result);
             Vec::new()
@@ -171,10 +209,11 @@ fn take(state: &mut State, msg: Msg) -> Vec<Effect> {
 
 fn on_key(state: &mut State, key: KeyEvent) -> Vec<Effect> {
     // In a replay letters are keys, unless something is open that is typed into.
-    let typing = matches!(state.mode, Mode::Palette { .. } | Mode::GoTo(_) | Mode::Search(_));
+    let typing = matches!(state.mode, Mode::Palette { .. } | Mode::GoTo(_) | Mode::Search(_) | Mode::Shelf(_));
     let mut action = keymap::lookup(if typing { keymap::TABLE } else { state.keys() }, &key);
     if matches!(state.mode, Mode::Pick(_)) {
-        action = keymap::lookup(keymap::PICK, &key).or(action.filter(|action| matches!(action, Action::Suspend | Action::Redraw)));
+        action =
+            keymap::lookup(keymap::PICK, &key).or(action.filter(|action| matches!(action, Action::Suspend | Action::Redraw)));
     }
     if action == Some(Action::Suspend) {
         return vec![Effect::Suspend];
@@ -206,6 +245,7 @@ fn on_key(state: &mut State, key: KeyEvent) -> Vec<Effect> {
         Mode::Pick(chosen) => pick::on_key(state, action, chosen),
         Mode::Search(search) => files::search_key(state, key, action, search),
         Mode::Export(save) => files::export_key(state, key, action, save),
+        Mode::Shelf(shelf) => history::on_key(state, key, action, shelf),
         Mode::ConfirmClose => {
             let yes = matches!(key.code, KeyCode::Char('y' | 'Y') | KeyCode::Enter) || action == Some(Action::ClosePane);
             if yes { close_pane(state) } else { Vec::new() }
@@ -256,6 +296,7 @@ pub fn act(state: &mut State, action: Action) -> Vec<Effect> {
         }
         Action::SendAll => send_all(state),
         Action::ClosePane if state.panes.len() > 1 && !state.focused().holds_text() => close_pane(state),
+        Action::History => history::open(state),
         Action::Cancel if state.focused().live => vec![Effect::Cancel(state.focused().person.user)],
         Action::Pause => vec![Effect::Pause(state.snapshot.state != RunState::Paused)],
         Action::Step => vec![Effect::Pause(true), Effect::Step(1)],
@@ -328,7 +369,7 @@ fn opened_by(state: &State, action: Action) -> Option<Mode> {
         Action::Params => {
             let presets = params::presets(&state.options.sampling, &state.options.presets);
             Some(Mode::Params(Form::of(state.focused(), presets)))
-        },
+        }
         Action::Cancel | Action::Quit => Some(Mode::ConfirmQuit),
         Action::ClearChat => (!state.focused().transcript.is_empty()).then_some(Mode::ConfirmClear),
         Action::Help => Some(Mode::Help { scroll: 0 }),
@@ -405,7 +446,7 @@ fn paste(state: &mut State, text: &str) {
             search.look(&state.panes, state.focus);
         }
         Mode::Pick(_) => {}
-        Mode::Help { .. } | Mode::ConfirmClose | Mode::ConfirmClear | Mode::ConfirmQuit => {}
+        Mode::Help { .. } | Mode::Shelf(_) | Mode::ConfirmClose | Mode::ConfirmClear | Mode::ConfirmQuit => {}
     }
 }
 

@@ -22,6 +22,7 @@ pub fn draw(buf: &mut Buffer, area: Rect, state: &State) -> Option<Position> {
             let title = format!("New name for {}", clip(&state.focused().person.name, 24));
             one_field(buf, area, state, editor, (&title, "Enter keeps it · Esc does not"))
         }
+        Mode::Shelf(shelf) => super::history::draw(buf, area, state, shelf),
         Mode::GoTo(editor) => one_field(buf, area, state, editor, ("Go to step", "Enter goes there · Esc stays")),
         Mode::Params(form) => super::form::draw(buf, area, state, form),
         Mode::Export(save) => super::form::export(buf, area, state, save),

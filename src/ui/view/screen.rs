@@ -62,7 +62,16 @@ pub fn draw(buf: &mut Buffer, area: Rect, state: &State) -> Option<Position> {
 
 fn popup_open(state: &State) -> bool {
     use crate::ui::state::Mode;
-    matches!(state.mode, Mode::Help { .. } | Mode::Palette { .. } | Mode::Rename(_) | Mode::GoTo(_) | Mode::Params(_) | Mode::Export(_))
+    matches!(
+        state.mode,
+        Mode::Help { .. }
+            | Mode::Palette { .. }
+            | Mode::Rename(_)
+            | Mode::GoTo(_)
+            | Mode::Params(_)
+            | Mode::Export(_)
+            | Mode::Shelf(_)
+    )
 }
 
 /// All panes by number and name, the focused one marked.

@@ -50,22 +50,40 @@ fn question(state: &State) -> Option<(String, Style)> {
     match state.mode {
         Mode::ConfirmClose => {
             let name = &state.focused().person.name;
-            Some((format!("Close {name}? Its conversation is lost.  y: close · any other key: keep it"), theme.warn()))
+            let words = match state.kept {
+                true => say!(
+                    theme,
+                    "Close {}? Its conversation stays in the history ({}).  y: close · any other key: keep it",
+                    name,
+                    key_for(Action::History)
+                ),
+                false => say!(theme, "Close {}? Its conversation is lost.  y: close · any other key: keep it", name),
+            };
+            Some((words, theme.warn()))
         }
         Mode::ConfirmClear => {
             let name = &state.focused().person.name;
-            Some((
-                format!("New conversation for {name}? The present one is lost.  y: yes · any other key: keep it"),
-                theme.warn(),
-            ))
+            let words = match state.kept {
+                true => say!(
+                    theme,
+                    "New conversation for {}? The present one stays in the history ({}).  y: yes · any other key: stay",
+                    name,
+                    key_for(Action::History)
+                ),
+                false => say!(theme, "New conversation for {}? The present one is lost.  y: yes · any other key: keep it", name),
+            };
+            Some((words, theme.warn()))
         }
         Mode::ConfirmQuit => {
-            let running = match state.live() {
-                0 => "Conversations are not kept.".to_owned(),
-                1 => "One answer is still running; conversations are not kept.".to_owned(),
-                n => format!("{n} answers are still running; conversations are not kept."),
+            let running = match (state.live(), state.kept) {
+                (0, true) => theme.tr("Conversations are kept.").to_owned(),
+                (0, false) => theme.tr("Conversations are not kept.").to_owned(),
+                (1, true) => theme.tr("One answer is still running and ends here; what there is of it is kept.").to_owned(),
+                (1, false) => theme.tr("One answer is still running; conversations are not kept.").to_owned(),
+                (n, true) => say!(theme, "{} answers are still running and end here; what there is of them is kept.", n),
+                (n, false) => say!(theme, "{} answers are still running; conversations are not kept.", n),
             };
-            Some((format!("Quit? {running}  y or Ctrl-C: quit · any other key: stay"), theme.warn()))
+            Some((say!(theme, "Quit? {}  y or Ctrl-C: quit · any other key: stay", running), theme.warn()))
         }
         _ => None,
     }
