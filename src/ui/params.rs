@@ -206,13 +206,7 @@ pub fn on_key(state: &mut State, key: KeyEvent, action: Option<Action>, mut form
                 (None, KeyCode::Left) => last,
                 (None, _) => 0,
                 (Some(at), KeyCode::Left) => at.checked_sub(1).unwrap_or(last),
-                (Some(at), _) => {
-                    if at == last {
-                        0
-                    } else {
-                        at + 1
-                    }
-                }
+                (Some(at), _) => if at == last { 0 } else { at + 1 },
             };
             form.fill(to);
         }

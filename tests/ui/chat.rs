@@ -48,7 +48,10 @@ fn notice(state: &State) -> String {
 fn answers_are_markdown_until_they_are_wanted_raw() {
     let mut state = answered("# Title\n\n- **one**\n- two\n\n```py\nx = 1\n```\n");
     state.focused_mut().transcript.resize(40, 20);
-    assert_eq!(shown(&state.focused().transcript), ["hello", "", "▌ Title", "", "• one", "• two", "", "┌ py", "│ x = 1"]);
+    assert_eq!(
+        shown(&state.focused().transcript),
+        ["hello", "", "▌ Title", "", "• one", "• two", "", "┌ py", "│ x = 1"]
+    );
     act(&mut state, with(ALT, KeyCode::Char('v')));
     assert_eq!(shown(&state.focused().transcript)[2..6], ["# Title", "", "- **one**", "- two"].map(String::from));
 }
@@ -169,10 +172,7 @@ fn a_file_is_never_replaced_without_asking() {
     assert_eq!((path.as_str(), text.as_str()), ("batchroom-ana.md", "# ana\n\n## ana\n\nhello\n\n## nano\n\nHi\n"));
     act(&mut state, Msg::Saved(Saved::Exists("/tmp/batchroom-ana.md".into())));
     let effects = act(&mut state, key(KeyCode::Enter));
-    assert!(
-        matches!(&effects[..], [Effect::Export { path, replace: true, .. }] if path == "/tmp/batchroom-ana.md"),
-        "{effects:?}"
-    );
+    assert!(matches!(&effects[..], [Effect::Export { path, replace: true, .. }] if path == "/tmp/batchroom-ana.md"), "{effects:?}");
     act(&mut state, Msg::Saved(Saved::Done { path: "/tmp/batchroom-ana.md".into(), bytes: 9 }));
     assert!(matches!(state.mode, Mode::Chat) && notice(&state).contains("/tmp/batchroom-ana.md"));
     type_text(&mut state, "/export chat.json");

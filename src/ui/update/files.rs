@@ -2,8 +2,8 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::Effect;
 use super::modes::type_into;
+use super::Effect;
 use crate::conversation::NodeId;
 use crate::ui::editor::{DRAFT_MAX, Editor};
 use crate::ui::keymap::Action;
@@ -39,13 +39,7 @@ pub(super) fn copy_block(state: &mut State, id: NodeId, from_last: usize) -> Vec
         Some(at) => {
             let effects = clip(state, blocks[at].trim_end_matches('\n').to_owned());
             if let [Effect::Copy(text)] = &effects[..] {
-                state.say(say!(
-                    theme,
-                    "copied block {} of {}: {} bytes; B again copies the one before",
-                    at + 1,
-                    blocks.len(),
-                    text.len()
-                ));
+                state.say(say!(theme, "copied block {} of {}: {} bytes; B again copies the one before", at + 1, blocks.len(), text.len()));
             }
             effects
         }

@@ -98,3 +98,4 @@ fn on_message(state: &mut State, act: PickAct, id: NodeId, pick: Pick) -> Vec<Ef
         _ => Vec::new(),
     }
 }
+
