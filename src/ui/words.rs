@@ -23,11 +23,12 @@ pub enum Lang {
     Vi,
 }
 
-const VIETNAMESE: [(&str, &str); 4] = [
+const VIETNAMESE: &[(&str, &str)] = &[
     ("room", include_str!("../../assets/lang/vi/room.toml")),
     ("chat", include_str!("../../assets/lang/vi/chat.toml")),
     ("machine", include_str!("../../assets/lang/vi/machine.toml")),
     ("keys", include_str!("../../assets/lang/vi/keys.toml")),
+    ("store", include_str!("../../assets/lang/vi/store.toml")),
 ];
 
 fn vietnamese() -> &'static HashMap<String, String> {

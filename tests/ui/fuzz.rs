@@ -5,6 +5,8 @@ use std::sync::Arc;
 use batchroom::batch::UserId;
 use batchroom::engine::api::{Event, FinishReason, Finished, Rejected};
 use batchroom::hub::Progress;
+use batchroom::store::{Fault, Keeping, StoreError};
+use batchroom::ui::update::history::{ChatRow, Opened};
 use batchroom::ui::update::{Effect, Msg};
 use batchroom::ui::view::screen;
 use crossterm::event::{KeyCode, KeyModifiers};
@@ -77,6 +79,30 @@ fn any_event(dice: &mut ChaCha8Rng) -> Event {
     }
 }
 
+/// What the store may say.
+fn any_history(dice: &mut ChaCha8Rng) -> Msg {
+    let text = |dice: &mut ChaCha8Rng| TEXTS[dice.next_u32() as usize % TEXTS.len()].to_owned();
+    let error = || Arc::new(StoreError::new(std::path::Path::new("/x\u{1b}.db"), Fault::Damaged("\n\u{7}".into())));
+    match dice.next_u32() % 4 {
+        0 => {
+            let row = |dice: &mut ChaCha8Rng| ChatRow {
+                id: i64::from(dice.next_u32()),
+                person: text(dice),
+                date: text(dice),
+                words: text(dice).repeat(30),
+                messages: dice.next_u64(),
+            };
+            Msg::Chats { text: String::new(), found: Ok((0..dice.next_u32() % 50).map(|_| row(dice)).collect()) }
+        }
+        1 => Msg::Chats { text: String::new(), found: Err(error()) },
+        2 => Msg::Keeping(if dice.next_u32().is_multiple_of(2) { Keeping::Well } else { Keeping::Ended(error()) }),
+        _ => Msg::ChatOpened {
+            user: UserId(dice.next_u32() % 8),
+            opened: Ok(Box::new(Opened::Here { place: dice.next_u32() as usize % 9 })),
+        },
+    }
+}
+
 #[test]
 fn anything_may_happen() {
     let seed = std::env::var("BATCHROOM_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(11);
@@ -89,10 +115,15 @@ fn anything_may_happen() {
             0..=4 => any_key(&mut dice),
             5 => Msg::Paste(TEXTS[dice.next_u32() as usize % TEXTS.len()].repeat(1 + dice.next_u32() as usize % 40)),
             6 => Msg::Snapshot(Arc::new(if dice.next_u32().is_multiple_of(2) { rich() } else { random_snapshot(&mut dice) })),
-            7 => match dice.next_u32() % 4 {
+            7 => match dice.next_u32() % 8 {
                 0 => Msg::Fetch(Progress { source: "x".into(), done: dice.next_u64(), total: Some(dice.next_u64() % 1000) }),
                 1 => Msg::Fetched(Ok(())),
                 2 => Msg::Fetched(Err("a\nb\nc".into())),
+                3 => any_history(&mut dice),
+                4 => {
+                    state.kept = true;
+                    with(KeyModifiers::ALT, KeyCode::Char('y'))
+                }
                 _ => Msg::Switched(Ok("smollm2".into())),
             },
             _ => Msg::Engine(UserId(dice.next_u32() % 8), any_event(&mut dice)),

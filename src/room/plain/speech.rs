@@ -61,14 +61,15 @@ fn sentence(text: &str) -> Option<usize> {
 pub fn status(state: &State) -> Vec<String> {
     let (snapshot, theme) = (&*state.snapshot, state.options.theme);
     let people = state.people();
+    let step = count(snapshot.step);
     let doing = match snapshot.state {
-        RunState::Idle => theme.tr("idle"),
-        RunState::Running => theme.tr("running"),
-        RunState::Paused => theme.tr("paused"),
-        RunState::Stopped => theme.tr("stopped"),
+        RunState::Idle => say!(theme, "The engine is idle, at step {}.", step),
+        RunState::Running => say!(theme, "The engine is running, at step {}.", step),
+        RunState::Paused => say!(theme, "The engine is paused, at step {}.", step),
+        RunState::Stopped => say!(theme, "The engine has stopped, at step {}.", step),
     };
     let mut lines = vec![
-        say!(theme, "The engine is {} at step {}.", doing, count(snapshot.step)),
+        doing,
         say!(
             theme,
             "Seats: {} of {} taken, {} waiting. All together {} tokens a second.",
