@@ -35,7 +35,15 @@ pub struct Editor {
 
 impl Default for Editor {
     fn default() -> Self {
-        Editor { text: String::new(), cursor: 0, undo: Vec::new(), redo: Vec::new(), last: Change::None, history: Vec::new(), walking: None }
+        Editor {
+            text: String::new(),
+            cursor: 0,
+            undo: Vec::new(),
+            redo: Vec::new(),
+            last: Change::None,
+            history: Vec::new(),
+            walking: None,
+        }
     }
 }
 

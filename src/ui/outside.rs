@@ -84,7 +84,8 @@ impl Outside {
         let file = tempfile::Builder::new().prefix("batchroom-").suffix(".md").tempfile();
         let mut file = file.map_err(|error| format!("no file for the draft ({error})"))?;
         let line_end = if text.is_empty() { "" } else { "\n" };
-        let written = file.write_all(text.as_bytes()).and_then(|()| file.write_all(line_end.as_bytes())).and_then(|()| file.flush());
+        let written =
+            file.write_all(text.as_bytes()).and_then(|()| file.write_all(line_end.as_bytes())).and_then(|()| file.flush());
         written.map_err(|error| format!("the draft cannot be written to a file ({error})"))?;
         // As git does it: the command may have arguments of its own.
         let mut shell = Command::new("sh");

@@ -175,7 +175,7 @@ fn put(sampling: &mut SamplingParams, at: usize, text: &str, theme: Theme) -> Re
 }
 
 fn out_of_range(error: &InvalidSampling, theme: Theme) -> String {
-    say!(theme, "it must be {}", error.range)
+    say!(theme, "it must be {}", theme.tr(error.range))
 }
 
 fn number<T: std::str::FromStr>(text: &str, theme: Theme) -> Result<T, String> {
@@ -206,7 +206,13 @@ pub fn on_key(state: &mut State, key: KeyEvent, action: Option<Action>, mut form
                 (None, KeyCode::Left) => last,
                 (None, _) => 0,
                 (Some(at), KeyCode::Left) => at.checked_sub(1).unwrap_or(last),
-                (Some(at), _) => if at == last { 0 } else { at + 1 },
+                (Some(at), _) => {
+                    if at == last {
+                        0
+                    } else {
+                        at + 1
+                    }
+                }
             };
             form.fill(to);
         }

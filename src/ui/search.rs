@@ -13,6 +13,8 @@ pub struct Search {
     pub editor: Editor,
     /// In all panes, not only in the one that it was opened in.
     pub all: bool,
+    /// The pane that it began in: its hits come first.
+    pub from: usize,
     pub hits: Vec<Hit>,
     /// Which of them is shown.
     pub at: usize,
@@ -33,11 +35,12 @@ impl Search {
         self.editor.text().chars().flat_map(char::to_lowercase).collect()
     }
 
-    /// Looks again; in order of the panes, the focused one first.
-    pub fn look(&mut self, panes: &[Pane], focus: usize) {
+    /// Looks again; in order of the panes, the one that it began in first.
+    pub fn look(&mut self, panes: &[Pane]) {
         let needle = self.needle();
         self.hits.clear();
-        let order = (focus..panes.len()).chain(0..focus);
+        let from = self.from.min(panes.len().saturating_sub(1));
+        let order = (from..panes.len()).chain(0..from);
         for pane in order.take(if self.all { panes.len() } else { 1 }) {
             let places = panes[pane].transcript.find(&needle);
             self.hits.extend(places.into_iter().take(HITS_MAX - self.hits.len()).map(|place| Hit { pane, place }));

@@ -236,7 +236,9 @@ mod tests {
 
     #[test]
     fn what_is_copied_is_base64_and_tmux_gets_it_wrapped_too() {
-        for (text, letters) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("測\n", "5risCg=="), ("~~~~?", "fn5+fj8=")] {
+        for (text, letters) in
+            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("測\n", "5risCg=="), ("~~~~?", "fn5+fj8=")]
+        {
             assert_eq!(base64(text.as_bytes()), letters, "{text:?}");
         }
         assert_eq!(clipboard("foo", false), "\x1b]52;c;Zm9v\x07");

@@ -358,13 +358,9 @@ impl Turn {
             return TurnLine::Text(Shown { role: self.role, first, row: &EMPTY, start: 0, end: 0 });
         };
         match (index - chunk.top).checked_sub(usize::from(chunk.gap)).and_then(|at| chunk.spans.get(at)) {
-            Some(span) => TurnLine::Text(Shown {
-                role: self.role,
-                first,
-                row: &chunk.rows[span.row],
-                start: span.start,
-                end: span.end,
-            }),
+            Some(span) => {
+                TurnLine::Text(Shown { role: self.role, first, row: &chunk.rows[span.row], start: span.start, end: span.end })
+            }
             None => TurnLine::Blank,
         }
     }

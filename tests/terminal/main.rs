@@ -6,6 +6,7 @@ mod chat;
 mod input;
 mod life;
 mod model;
+mod outside;
 mod panes;
 mod replay;
 mod start;

@@ -47,7 +47,9 @@ pub fn send(state: &mut State, text: &str) -> Vec<Effect> {
 #[test]
 fn enter_sends_the_conversation_so_far() {
     let mut state = state(fresh());
-    let [Effect::Submit { user, messages, sampling, fork_of: None }] = &send(&mut state, "hello")[..] else { panic!("one submit") };
+    let [Effect::Submit { user, messages, sampling, fork_of: None }] = &send(&mut state, "hello")[..] else {
+        panic!("one submit")
+    };
     assert_eq!((*user, messages.len(), sampling.seed), (UserId(0), 1, 1));
     act(&mut state, Msg::Engine(UserId(0), token("Hi ")));
     act(&mut state, Msg::Engine(UserId(0), token("there")));

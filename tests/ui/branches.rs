@@ -80,7 +80,8 @@ fn a_prompt_written_anew_stands_beside_the_old_one_and_the_draft_comes_back() {
     answer(&mut state, "Nice.");
     type_text(&mut state, "left alone");
     for _ in 0..4 {
-        act(&mut state, if matches!(state.mode, Mode::Pick(_)) { key(KeyCode::Up) } else { alt('m') });
+        let next = if matches!(state.mode, Mode::Pick(_)) { key(KeyCode::Up) } else { alt('m') };
+        act(&mut state, next);
     }
     act(&mut state, key(KeyCode::Char('e')));
     assert_eq!(state.focused().editor.text(), "more");

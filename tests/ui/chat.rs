@@ -16,6 +16,7 @@ use batchroom::ui::update::{Effect, Msg};
 use crossterm::event::{KeyCode, KeyModifiers};
 
 use crate::acts::{finished, send, token};
+use crate::layouts::picture;
 use crate::sample::fresh;
 use crate::{act, key, state, type_text, with};
 
@@ -48,10 +49,7 @@ fn notice(state: &State) -> String {
 fn answers_are_markdown_until_they_are_wanted_raw() {
     let mut state = answered("# Title\n\n- **one**\n- two\n\n```py\nx = 1\n```\n");
     state.focused_mut().transcript.resize(40, 20);
-    assert_eq!(
-        shown(&state.focused().transcript),
-        ["hello", "", "▌ Title", "", "• one", "• two", "", "┌ py", "│ x = 1"]
-    );
+    assert_eq!(shown(&state.focused().transcript), ["hello", "", "▌ Title", "", "• one", "• two", "", "┌ py", "│ x = 1", ""]);
     act(&mut state, with(ALT, KeyCode::Char('v')));
     assert_eq!(shown(&state.focused().transcript)[2..6], ["# Title", "", "- **one**", "- two"].map(String::from));
 }
@@ -169,10 +167,13 @@ fn a_file_is_never_replaced_without_asking() {
     act(&mut state, with(ALT, KeyCode::Char('w')));
     let effects = act(&mut state, key(KeyCode::Enter));
     let [Effect::Export { path, text, replace: false }] = &effects[..] else { panic!("{effects:?}") };
-    assert_eq!((path.as_str(), text.as_str()), ("batchroom-ana.md", "# ana\n\n## ana\n\nhello\n\n## nano\n\nHi\n"));
+    assert_eq!((path.as_str(), text.as_str()), ("batchroom-ana.md", "# ana\n\n## ana\n\nhello\n\n## smollm2\n\nHi\n"));
     act(&mut state, Msg::Saved(Saved::Exists("/tmp/batchroom-ana.md".into())));
     let effects = act(&mut state, key(KeyCode::Enter));
-    assert!(matches!(&effects[..], [Effect::Export { path, replace: true, .. }] if path == "/tmp/batchroom-ana.md"), "{effects:?}");
+    assert!(
+        matches!(&effects[..], [Effect::Export { path, replace: true, .. }] if path == "/tmp/batchroom-ana.md"),
+        "{effects:?}"
+    );
     act(&mut state, Msg::Saved(Saved::Done { path: "/tmp/batchroom-ana.md".into(), bytes: 9 }));
     assert!(matches!(state.mode, Mode::Chat) && notice(&state).contains("/tmp/batchroom-ana.md"));
     type_text(&mut state, "/export chat.json");
@@ -180,7 +181,7 @@ fn a_file_is_never_replaced_without_asking() {
     let [Effect::Export { text, .. }] = &effects[..] else { panic!("{effects:?}") };
     let json: serde_json::Value = serde_json::from_str(text).unwrap();
     assert_eq!((&json["batchroom_chat"], json["messages"].as_array().unwrap().len()), (&1.into(), 2));
-    assert_eq!(json["messages"][1]["made_by"]["model"], "nano");
+    assert_eq!(json["messages"][1]["made_by"]["model"], "smollm2");
 }
 
 #[test]
@@ -242,7 +243,8 @@ fn the_form_has_presets_and_errors_beside_their_fields() {
     type_text(&mut state, "two");
     act(&mut state, key(KeyCode::BackTab));
     act(&mut state, key(KeyCode::Left));
-    act(&mut state, key(KeyCode::Left));
+    act(&mut state, key(KeyCode::Right));
+    act(&mut state, key(KeyCode::Right));
     let Mode::Params(form) = &state.mode else { panic!("the form") };
     assert_eq!((form.preset(), form.fields[1].text(), form.fields[0].text()), (Some(2), "1", "one\ntwo"));
     act(&mut state, key(KeyCode::Right));
@@ -266,4 +268,70 @@ fn a_draft_comes_back_from_another_editor() {
     act(&mut state, with(CTRL, KeyCode::Char('y')));
     act(&mut state, with(CTRL, KeyCode::Char('y')));
     assert_eq!(state.focused().editor.text(), "another\nline␛[31m", "and done again");
+}
+
+const ANSWER: &str = "## Batches\n\nA *step* is **one** pass over the weights; see `batch.rs`:\n\n1. prefill in chunks\n2. decode\n   \
+                      - one token each\n\n| kind | tokens |\n|---|---|\n| prefill | 64 |\n| decode | 1 |\n\n```rust\n\
+                      // one step\nfn step(&mut self) -> usize {\n    self.rows.len()\n}\n```\n\n> Let those who end, go.\n";
+
+#[test]
+fn a_conversation_as_it_is_read() {
+    let mut state = answered(ANSWER);
+    state.zoom = true;
+    state.rooms = batchroom::ui::state::Rooms::Chats;
+    insta::assert_snapshot!("markdown-80x36", picture(&mut state, 80, 36));
+    act(&mut state, with(ALT, KeyCode::Char('r')));
+    act(&mut state, Msg::Engine(UserId(0), token("Another answer.")));
+    act(&mut state, Msg::Engine(UserId(0), finished(FinishReason::Stop)));
+    act(&mut state, with(ALT, KeyCode::Char('m')));
+    insta::assert_snapshot!("pick-80x24", picture(&mut state, 80, 24));
+    act(&mut state, key(KeyCode::Esc));
+    act(&mut state, with(CTRL, KeyCode::Char('s')));
+    type_text(&mut state, "answer");
+    insta::assert_snapshot!("search-80x24", picture(&mut state, 80, 24));
+    act(&mut state, key(KeyCode::Esc));
+    type_text(&mut state, "/re");
+    insta::assert_snapshot!("slash-80x24", picture(&mut state, 80, 24));
+    act(&mut state, with(CTRL, KeyCode::Char('u')));
+    act(&mut state, with(ALT, KeyCode::Char('w')));
+    act(&mut state, Msg::Saved(Saved::Exists("/home/ana/batchroom-ana.md".into())));
+    insta::assert_snapshot!("export-80x24", picture(&mut state, 80, 24));
+    act(&mut state, key(KeyCode::Esc));
+    act(&mut state, with(ALT, KeyCode::Char('e')));
+    insta::assert_snapshot!("rewrite-80x24", picture(&mut state, 80, 24));
+}
+
+/// What these files say on screen can be said in Vietnamese.
+#[test]
+fn the_chat_speaks_vietnamese() {
+    use batchroom::ui::{keymap, params, words::Lang};
+    let catalogue: std::collections::HashMap<String, String> =
+        toml::from_str(include_str!("../../assets/lang/vi/chat.toml")).unwrap();
+    let sources = [
+        include_str!("../../src/ui/params.rs"),
+        include_str!("../../src/ui/update/branches.rs"),
+        include_str!("../../src/ui/update/chat.rs"),
+        include_str!("../../src/ui/update/files.rs"),
+        include_str!("../../src/ui/update/pick.rs"),
+        include_str!("../../src/ui/update/slash.rs"),
+        include_str!("../../src/ui/view/form.rs"),
+        include_str!("../../src/ui/view/pane.rs"),
+        include_str!("../../src/ui/view/talk.rs"),
+    ];
+    let mut sentences = 0;
+    for source in sources {
+        for begin in ["say!(theme, \"", "tr(\"", "plural(gone, \""] {
+            for rest in source.split(begin).skip(1) {
+                let sentence = rest.split('"').next().unwrap();
+                assert!(catalogue.contains_key(sentence), "{sentence:?} has no translation");
+                sentences += 1;
+            }
+        }
+    }
+    assert!(sentences > 50, "{sentences}");
+    let own = keymap::PICK.iter().flat_map(|binding| [binding.about, binding.short]);
+    let fields = params::FIELDS.iter().flat_map(|field| [field.about, field.range]);
+    for words in own.chain(fields).filter(|words| !words.is_empty()) {
+        assert_ne!(Lang::Vi.tr(words), words);
+    }
 }

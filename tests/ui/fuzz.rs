@@ -1,12 +1,16 @@
 //! Random keys, pastes, events and sizes: no panic, and a screen that still answers.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use batchroom::batch::UserId;
+use batchroom::conversation::Conversation;
 use batchroom::engine::api::{Event, FinishReason, Finished, Rejected};
 use batchroom::hub::Progress;
 use batchroom::store::{Fault, Keeping, StoreError};
 use batchroom::ui::update::history::{ChatRow, Opened};
+use batchroom::ui::rich::code::Highlighter;
+use batchroom::ui::save::Saved;
 use batchroom::ui::update::{Effect, Msg};
 use batchroom::ui::view::screen;
 use crossterm::event::{KeyCode, KeyModifiers};
@@ -19,8 +23,28 @@ use crate::sample::{Dice, fresh, rich};
 use crate::{act, state, with};
 
 const ACTS: usize = 6_000;
-const TEXTS: [&str; 8] =
-    ["a", " ", "測", "e\u{301}", "👩‍👩‍👧", "\u{1b}]0;x\u{7}", "\n\n", "một đoạn văn dài hơn một dòng, và còn nữa "];
+const TEXTS: [&str; 20] = [
+    "a",
+    " ",
+    "測",
+    "e\u{301}",
+    "👩‍👩‍👧",
+    "\u{1b}]0;x\u{7}",
+    "\n\n",
+    "một đoạn văn dài hơn một dòng, và còn nữa ",
+    "# title\n",
+    "- item\n",
+    "  1. deeper\n",
+    "```rust\n",
+    "let x = \"測\";\n",
+    "~~~\n",
+    "| a | b |\n|---|---|\n| 1 | 測測測 |\n",
+    "> > quote\n",
+    "**b *i ~~s~~*** `c` [l](http://x&#27;y)",
+    "&#27;[31m&#x202e;",
+    "/set ",
+    "<b>",
+];
 
 fn any_key(dice: &mut ChaCha8Rng) -> Msg {
     let codes = [
@@ -48,7 +72,7 @@ fn any_key(dice: &mut ChaCha8Rng) -> Msg {
     let code = match dice.next_u32() % 4 {
         0 => KeyCode::F(1 + (dice.next_u32() % 12) as u8),
         1 => KeyCode::Char((b'a' + (dice.next_u32() % 26) as u8) as char),
-        2 => KeyCode::Char(['0', '9', '/', 'y', 'ế'][dice.next_u32() as usize % 5]),
+        2 => KeyCode::Char(['0', '9', '/', 'y', 'ế', 'd', 'm', 'r', ','][dice.next_u32() as usize % 9]),
         _ => codes[dice.next_u32() as usize % codes.len()],
     };
     with(modifiers, code)
@@ -110,11 +134,21 @@ fn anything_may_happen() {
     let mut dice = ChaCha8Rng::seed_from_u64(seed);
     let mut state = state(fresh());
     let mut quits = 0;
+    let highlighter = Arc::new(Highlighter::load());
+    let mut kept: HashMap<u64, Conversation> = HashMap::new();
+    let mut modes = HashSet::new();
     for _ in 0..ACTS {
         let msg = match dice.next_u32() % 10 {
             0..=4 => any_key(&mut dice),
             5 => Msg::Paste(TEXTS[dice.next_u32() as usize % TEXTS.len()].repeat(1 + dice.next_u32() as usize % 40)),
             6 => Msg::Snapshot(Arc::new(if dice.next_u32().is_multiple_of(2) { rich() } else { random_snapshot(&mut dice) })),
+            7 if dice.next_u32().is_multiple_of(3) => match dice.next_u32() % 5 {
+                0 => Msg::Saved(Saved::Exists("a\u{1b}b".into())),
+                1 => Msg::Saved(Saved::Failed { path: "x".into(), why: "no\u{7}".into() }),
+                2 => Msg::Edited(UserId(dice.next_u32() % 8), Ok(TEXTS[dice.next_u32() as usize % TEXTS.len()].into())),
+                3 => Msg::Edited(UserId(0), Err("e".into())),
+                _ => Msg::Colours(highlighter.clone()),
+            },
             7 => match dice.next_u32() % 8 {
                 0 => Msg::Fetch(Progress { source: "x".into(), done: dice.next_u64(), total: Some(dice.next_u64() % 1000) }),
                 1 => Msg::Fetched(Ok(())),
@@ -130,6 +164,17 @@ fn anything_may_happen() {
         };
         quits += act(&mut state, msg).iter().filter(|effect| **effect == Effect::Quit).count();
         assert!(!state.panes.is_empty() && state.focus < state.panes.len());
+        modes.insert(std::mem::discriminant(&state.mode));
+        for batchroom::ui::talk::Kept { key, change, .. } in state.take_changes() {
+            kept.entry(key).or_default().apply(change).expect("a change of this tree");
+        }
+        for pane in &state.panes {
+            let tree = kept.entry(pane.conversation.key).or_default();
+            assert!(*tree == pane.conversation, "what is kept is what is there");
+            let shown: Vec<_> = pane.transcript.turns().iter().filter_map(|turn| turn.node).collect();
+            assert_eq!(shown, pane.conversation.path(), "what is shown is the path");
+            assert_eq!(pane.asked.is_some(), pane.live, "an answer is waited for");
+        }
         // Mostly small sizes, where things are tight; sometimes the largest.
         let size = |dice: &mut ChaCha8Rng, most: u32| {
             1 + (dice.next_u32() % if dice.next_u32().is_multiple_of(8) { most } else { 60 }) as u16
@@ -144,6 +189,9 @@ fn anything_may_happen() {
         assert!(!buf.content.iter().any(|cell| controls(cell.symbol())), "a control character on screen");
     }
     assert!(quits > 0, "the fuzz reaches the way out");
+    assert!(modes.len() > 8, "the fuzz opens what can be opened: {}", modes.len());
+    assert!(kept.values().any(|tree| tree.nodes().iter().any(|node| node.removed)), "and deletes");
+    assert!(kept.values().any(|tree| (0..tree.nodes().len()).any(|id| tree.place(id).1 > 1)), "and branches");
 }
 
 fn random_snapshot(dice: &mut ChaCha8Rng) -> batchroom::engine::api::Snapshot {

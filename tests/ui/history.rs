@@ -6,7 +6,7 @@ use batchroom::engine::api::Event;
 use batchroom::store::{Fault, Keeping, Missing, PaneRow, Store, StoreError, Stored, StoredMessage, Write};
 use batchroom::text::Role;
 use batchroom::ui::keep::{Keep, OldPane};
-use batchroom::ui::state::{Mode, State};
+use batchroom::ui::state::{Mode, Pane, State};
 use batchroom::ui::update::history::{ChatRow, Opened};
 use batchroom::ui::update::{Effect, Msg};
 use batchroom::ui::view::screen;
@@ -59,6 +59,11 @@ fn stored(texts: &[&str]) -> Stored {
     }
 }
 
+/// The conversation as it is read now.
+fn texts(pane: &Pane) -> Vec<&str> {
+    pane.conversation.path().into_iter().map(|id| pane.conversation.nodes()[id].text.as_str()).collect()
+}
+
 fn screen_of(state: &mut State, columns: u16, lines: u16) -> String {
     let area = Rect::new(0, 0, columns, lines);
     screen::measure(state, area);
@@ -86,7 +91,7 @@ fn an_earlier_conversation_is_found_and_opened() {
     let effects = act(&mut state, Msg::ChatOpened { user, opened: Ok(Box::new(opened)) });
     assert!(matches!(effects[..], [Effect::Opened { id: 7, .. }]), "{effects:?}");
     assert_eq!(state.focused().transcript.turns().len(), 2);
-    assert!(state.focused().conversation.take_changes().is_empty(), "nothing new is to be written");
+    assert!(state.focused_mut().conversation.take_changes().is_empty(), "nothing new is to be written");
 
     act(&mut state, alt('y'));
     act(&mut state, key(KeyCode::Esc));
@@ -115,7 +120,7 @@ fn what_cannot_be_opened_changes_nothing() {
     act(&mut state, Msg::Chats { text: String::new(), found: Ok(vec![row(1, "a", "b")]) });
     assert_eq!(act(&mut state, key(KeyCode::Enter)), []);
     act(&mut state, Msg::ChatOpened { user, opened: Ok(Box::new(Opened::Taken { chat: stored(&["x"]), copy: true })) });
-    assert_eq!(state.focused().transcript.turns()[0].text, "hi");
+    assert_eq!(texts(state.focused()), ["hi", ""]);
 }
 
 /// Everything that the screen says to the store, written and read again, is what was on the screen.
@@ -153,8 +158,7 @@ fn a_session_comes_back_from_the_store() {
     let mut back = kept();
     let known = back.restore(old, session.focus, 0);
     assert_eq!((known.len(), back.panes.len(), back.focus), (1, state.panes.len(), 2));
-    let turns: Vec<&str> = back.panes[0].transcript.turns().iter().map(|turn| turn.text.as_str()).collect();
-    assert_eq!(turns, ["first question", "An answer"]);
+    assert_eq!(texts(&back.panes[0]), ["first question", "An answer"]);
     assert_eq!(back.panes[0].transcript.turns()[1].note.as_deref(), Some("cut off: the program ended"));
     assert_eq!((back.panes[1].sampling.temperature, back.panes[1].system.as_deref()), (0.25, Some("Be kind.")));
     assert_eq!((back.panes[2].editor.text(), back.panes[3].editor.text()), ("half a dra", ""));

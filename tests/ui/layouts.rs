@@ -14,7 +14,7 @@ use ratatui::{Frame, Terminal};
 use crate::sample::{fresh, rich, rows};
 use crate::{act, key, state, type_text, with};
 
-fn picture(state: &mut State, width: u16, height: u16) -> String {
+pub fn picture(state: &mut State, width: u16, height: u16) -> String {
     screen::measure(state, Rect::new(0, 0, width, height));
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     let mut cursor = None;

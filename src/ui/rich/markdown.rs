@@ -285,17 +285,8 @@ mod tests {
     #[test]
     fn lists_quotes_and_breaks() {
         let text = "Some *words* and `code`\nnext\n1. one two three four\n   - [x] inner\n2. two\n\n> said\n>\n> again";
-        let expected = [
-            "Some words and code",
-            "next",
-            "1. one two three",
-            "   four",
-            "   • [x] inner",
-            "2. two",
-            "┃ said",
-            "┃",
-            "┃ again",
-        ];
+        let expected =
+            ["Some words and code", "next", "1. one two three", "   four", "   • [x] inner", "2. two", "┃ said", "┃", "┃ again"];
         assert_eq!(lines(text, 20), expected);
     }
 
@@ -304,12 +295,7 @@ mod tests {
         let text = "| name | what it is |\n|---|---|\n| KV | keys and values of every token |\n| ü | 測 |";
         assert_eq!(
             lines(text, 40),
-            [
-                "name │ what it is",
-                "─────┼────────────────────────────────",
-                "KV   │ keys and values of every token",
-                "ü    │ 測",
-            ]
+            ["name │ what it is", "─────┼────────────────────────────────", "KV   │ keys and values of every token", "ü    │ 測",]
         );
         for columns in [14, 20, 25] {
             assert!(lines(text, columns).iter().all(|line| width(line) <= columns), "{:?}", lines(text, columns));

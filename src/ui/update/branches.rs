@@ -3,6 +3,7 @@
 use super::{Effect, chat};
 use crate::conversation::{Maker, NodeId};
 use crate::text::Role;
+use crate::ui::keymap::{Action, key_for};
 use crate::ui::state::State;
 use crate::ui::talk::Rewriting;
 use crate::ui::words::say;
@@ -19,7 +20,7 @@ fn busy(state: &mut State) -> bool {
     let (theme, name) = (state.options.theme, state.focused().person.name.clone());
     let live = state.focused().live;
     if live {
-        state.say(say!(theme, "{} is still being answered: Ctrl-C stops it", name));
+        state.say(say!(theme, "{} is still being answered: {} stops it", name, key_for(Action::Cancel)));
     }
     live
 }
@@ -121,7 +122,10 @@ pub(super) fn switch(state: &mut State, id: Option<NodeId>, by: isize) {
             pane.conversation.switch(at, by);
             pane.transcript.show(&pane.conversation);
         }
-        None => state.say(theme.tr("this conversation has no branches yet: Alt-R answers again, Alt-E rewrites the prompt")),
+        None => {
+            let (again, rewrite) = (key_for(Action::Regenerate), key_for(Action::Rewrite));
+            state.say(say!(theme, "there are no branches yet: {} answers again, {} rewrites the prompt", again, rewrite));
+        }
     }
 }
 

@@ -31,7 +31,8 @@ pub(super) fn send(state: &mut State, at: usize) -> Vec<Effect> {
     }
     if pane.live {
         let name = pane.person.name.clone();
-        state.say(say!(theme, "{} is still being answered: Ctrl-C stops it, the draft stays", name));
+        let key = keymap::key_for(Action::Cancel);
+        state.say(say!(theme, "{} is still being answered: {} stops it, the draft stays", name, key));
         return Vec::new();
     }
     let draft = state.panes[at].editor.take();

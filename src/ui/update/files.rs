@@ -2,11 +2,11 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::modes::type_into;
 use super::Effect;
+use super::modes::type_into;
 use crate::conversation::NodeId;
 use crate::ui::editor::{DRAFT_MAX, Editor};
-use crate::ui::keymap::Action;
+use crate::ui::keymap::{Action, key_for};
 use crate::ui::pick::code_blocks;
 use crate::ui::save::{Save, Saved, name_for, text_for};
 use crate::ui::search::Search;
@@ -39,7 +39,13 @@ pub(super) fn copy_block(state: &mut State, id: NodeId, from_last: usize) -> Vec
         Some(at) => {
             let effects = clip(state, blocks[at].trim_end_matches('\n').to_owned());
             if let [Effect::Copy(text)] = &effects[..] {
-                state.say(say!(theme, "copied block {} of {}: {} bytes; B again copies the one before", at + 1, blocks.len(), text.len()));
+                state.say(say!(
+                    theme,
+                    "copied block {} of {}: {} bytes; B again copies the one before",
+                    at + 1,
+                    blocks.len(),
+                    text.len()
+                ));
             }
             effects
         }
@@ -54,7 +60,8 @@ fn clip(state: &mut State, text: String) -> Vec<Effect> {
     let theme = state.options.theme;
     if text.len() > COPY_MAX {
         let (has, most) = (text.len(), COPY_MAX / 1024);
-        state.complain(say!(theme, "it has {} bytes, and terminals take {} KiB: Alt-W writes it to a file", has, most));
+        let key = key_for(Action::Export);
+        state.complain(say!(theme, "it has {} bytes, and terminals take {} KiB: {} writes it to a file", has, most, key));
         return Vec::new();
     }
     state.say(say!(theme, "copied {} bytes, if your terminal allows it (OSC 52)", text.len()));
@@ -156,7 +163,7 @@ pub(super) fn on_edited(state: &mut State, user: crate::batch::UserId, result: R
 
 /// Opens the search; with a text, in all panes at once.
 pub(super) fn search(state: &mut State, text: &str) {
-    let mut search = Search::default();
+    let mut search = Search { from: state.focus, ..Search::default() };
     search.editor.insert(text);
     search.all = !text.is_empty();
     search.walking = !text.is_empty();
@@ -165,8 +172,7 @@ pub(super) fn search(state: &mut State, text: &str) {
 }
 
 fn look(state: &mut State, search: &mut Search) {
-    let focus = search.hits.get(search.at).map_or(state.focus, |hit| hit.pane.min(state.panes.len() - 1));
-    search.look(&state.panes, focus);
+    search.look(&state.panes);
     show(state, search);
 }
 
@@ -196,7 +202,7 @@ pub(super) fn search_key(state: &mut State, key: KeyEvent, action: Option<Action
         search.walking = true;
         // What came since is found too; the first Enter stays on the first hit.
         let hits = search.hits.len();
-        search.look(&state.panes, search.hits.get(search.at).map_or(state.focus, |hit| hit.pane.min(state.panes.len() - 1)));
+        search.look(&state.panes);
         if hits > 0 && !search.hits.is_empty() && walked {
             search.at = (search.at as isize + by).rem_euclid(search.hits.len() as isize) as usize;
         }

@@ -443,7 +443,7 @@ fn paste(state: &mut State, text: &str) {
         Mode::Search(search) => {
             search.editor.insert(&text.replace(['\n', '\r'], " "));
             search.walking = false;
-            search.look(&state.panes, state.focus);
+            search.look(&state.panes);
         }
         Mode::Pick(_) => {}
         Mode::Help { .. } | Mode::Shelf(_) | Mode::ConfirmClose | Mode::ConfirmClear | Mode::ConfirmQuit => {}

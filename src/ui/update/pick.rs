@@ -98,4 +98,3 @@ fn on_message(state: &mut State, act: PickAct, id: NodeId, pick: Pick) -> Vec<Ef
         _ => Vec::new(),
     }
 }
-

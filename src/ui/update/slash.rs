@@ -83,7 +83,11 @@ pub(super) fn run(state: &mut State, at: usize, command: &str) -> Vec<Effect> {
     let rest = rest.trim();
     let Some(known) = COMMANDS.iter().find(|known| known.name == name) else {
         let name: String = one_line(name).chars().take(24).collect();
-        state.complain(say!(theme, "there is no command /{}: nothing was sent. /help lists them; // begins a prompt with a slash", name));
+        state.complain(say!(
+            theme,
+            "there is no command /{}: nothing was sent. /help lists them; // begins a prompt with a slash",
+            name
+        ));
         return Vec::new();
     };
     if known.wants.is_empty() && !rest.is_empty() {

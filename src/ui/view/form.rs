@@ -48,7 +48,8 @@ pub fn draw(buf: &mut Buffer, area: Rect, state: &State, form: &Form) -> Option<
     }
     let room = usize::from(inner.width.saturating_sub(2));
     if inner.height > 3 {
-        let about = if form.at == PRESETS { theme.tr("← → fill the fields with a preset") } else { theme.tr(FIELDS[form.at].about) };
+        let about =
+            if form.at == PRESETS { theme.tr("← → fill the fields with a preset") } else { theme.tr(FIELDS[form.at].about) };
         buf.set_stringn(inner.x + 1, inner.bottom() - 2, clip(about, room), room, theme.text());
         let name = clip(&pane.person.name, 24);
         let when = match pane.live {
@@ -93,7 +94,8 @@ fn one(buf: &mut Buffer, area: Rect, state: &State, form: &Form, at: usize) -> O
     if at == SYSTEM {
         return system(buf, place, state, form).filter(|_| here);
     }
-    let number = Rect { width: if FIELDS[at].name == "stop" { place.width / 2 } else { NUMBER.min(place.width) }, height: 1, ..place };
+    let number =
+        Rect { width: if FIELDS[at].name == "stop" { place.width / 2 } else { NUMBER.min(place.width) }, height: 1, ..place };
     let cursor = field(buf, number, state, &form.fields[at], "");
     let x = number.right() + 1;
     let room = usize::from(area.right().saturating_sub(x));

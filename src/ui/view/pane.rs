@@ -278,7 +278,7 @@ fn search_field(buf: &mut Buffer, area: Rect, state: &State, search: &Search) ->
     if area.height == 0 || area.width < 4 {
         return None;
     }
-    Some(super::popup::field(buf, Rect { height: 1, ..area }, state, &search.editor, "⌕ "))
+    Some(super::popup::field(buf, Rect { height: 1, ..area }, state, &search.editor, "/ "))
 }
 
 fn draft(buf: &mut Buffer, area: Rect, state: &State, pane: &Pane, focused: bool) -> Option<Position> {

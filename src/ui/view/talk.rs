@@ -73,7 +73,7 @@ pub fn draw(buf: &mut Buffer, area: Rect, state: &State, pane: &Pane, person: St
                 let keys = (keymap::key_for(Action::BranchBefore), keymap::key_for(Action::BranchAfter));
                 let long = say!(theme, "{}/{} · {} {} other branches", at, of, keys.0, keys.1);
                 let words = first_fit(&[long, format!("{at}/{of}")], usize::from(area.width.saturating_sub(2)));
-                note_line(buf, area, row, "⑂ ", &words, theme.warn())
+                note_line(buf, area, row, "├ ", &words, theme.warn())
             }
             TurnLine::Blank => area.x,
         };
