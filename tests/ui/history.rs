@@ -172,7 +172,7 @@ fn a_conversation_that_leaves_the_screen_is_closed() {
     act(&mut state, key(KeyCode::Enter));
     keep.writes(&mut state);
     act(&mut state, with(KeyModifiers::CONTROL, KeyCode::Char('n')));
-    assert!(screen_of(&mut state, 120, 36).contains("stays in the history (Alt-Y)"));
+    assert!(screen_of(&mut state, 120, 36).contains("This one is kept (Alt-Y)"));
     act(&mut state, key(KeyCode::Char('y')));
     let writes = keep.writes(&mut state);
     assert!(writes.iter().any(|write| matches!(write, Write::Close { .. })), "{writes:?}");

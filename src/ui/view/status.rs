@@ -53,7 +53,7 @@ fn question(state: &State) -> Option<(String, Style)> {
             let words = match state.kept {
                 true => say!(
                     theme,
-                    "Close {}? Its conversation stays in the history ({}).  y: close · any other key: keep it",
+                    "Close {}? Its conversation is kept ({}).  y: close · any other key: stay",
                     name,
                     key_for(Action::History)
                 ),
@@ -66,7 +66,7 @@ fn question(state: &State) -> Option<(String, Style)> {
             let words = match state.kept {
                 true => say!(
                     theme,
-                    "New conversation for {}? The present one stays in the history ({}).  y: yes · any other key: stay",
+                    "New conversation for {}? This one is kept ({}).  y: yes · other keys: no",
                     name,
                     key_for(Action::History)
                 ),
@@ -78,9 +78,9 @@ fn question(state: &State) -> Option<(String, Style)> {
             let running = match (state.live(), state.kept) {
                 (0, true) => theme.tr("Conversations are kept.").to_owned(),
                 (0, false) => theme.tr("Conversations are not kept.").to_owned(),
-                (1, true) => theme.tr("One answer is still running and ends here; what there is of it is kept.").to_owned(),
+                (1, true) => theme.tr("One answer ends here and is kept.").to_owned(),
                 (1, false) => theme.tr("One answer is still running; conversations are not kept.").to_owned(),
-                (n, true) => say!(theme, "{} answers are still running and end here; what there is of them is kept.", n),
+                (n, true) => say!(theme, "{} answers end here and are kept.", n),
                 (n, false) => say!(theme, "{} answers are still running; conversations are not kept.", n),
             };
             Some((say!(theme, "Quit? {}  y or Ctrl-C: quit · any other key: stay", running), theme.warn()))
