@@ -30,7 +30,7 @@ const STOP: usize = 8;
 pub const PRESETS: usize = FIELDS.len();
 
 pub const FIELDS: [Field; 9] = [
-    field("system", "what the model is told before the conversation; empty: nothing. Alt-Enter: a new line", ""),
+    field("system", "what the model is told first; empty: nothing. Alt-Enter: a new line", ""),
     field("temperature", "0 is exactly greedy; higher is wilder", "0 to 100"),
     field("top_k", "keep the k likeliest tokens; 0 keeps all", "0 and more"),
     field("top_p", "keep the likeliest tokens that add up to this; 1 keeps all", "above 0, to 1"),

@@ -137,6 +137,8 @@ pub struct Notice {
     pub text: String,
     pub bad: bool,
     pub until: Duration,
+    /// It speaks of answers that run: the end of one takes it away.
+    pub of_answers: bool,
 }
 
 /// What a screen is opened with.
@@ -315,16 +317,25 @@ impl State {
     }
 
     pub fn say(&mut self, text: impl Into<String>) {
-        self.notice = Some(Notice { text: text.into(), bad: false, until: self.now + NOTICE });
+        self.notice = Some(Notice { text: text.into(), bad: false, until: self.now + NOTICE, of_answers: false });
+    }
+
+    /// Says that something cannot be done while answers run.
+    pub fn say_busy(&mut self, text: impl Into<String>) {
+        self.notice = Some(Notice { text: text.into(), bad: false, until: self.now + NOTICE, of_answers: true });
     }
 
     pub fn complain(&mut self, text: impl Into<String>) {
-        self.notice = Some(Notice { text: text.into(), bad: true, until: self.now + NOTICE * 2 });
+        self.notice = Some(Notice { text: text.into(), bad: true, until: self.now + NOTICE * 2, of_answers: false });
     }
 
     /// The keys that are in force.
     pub fn keys(&self) -> &'static [keymap::Binding] {
-        if self.replay.is_some() { keymap::REPLAY } else { keymap::TABLE }
+        match (&self.mode, &self.replay) {
+            (Mode::Pick(_), _) => keymap::PICK,
+            (_, Some(_)) => keymap::REPLAY,
+            (_, None) => keymap::TABLE,
+        }
     }
 
     pub fn on_small_model(&self) -> bool {

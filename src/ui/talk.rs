@@ -114,6 +114,10 @@ impl Pane {
         if self.transcript.last().is_some_and(|turn| turn.node == Some(asked.answer)) {
             self.transcript.close(note.clone());
         }
+        let figures = figures.map(|new| match asked.by {
+            By::More { figures: Some(old), .. } => added(old, new),
+            _ => new,
+        });
         self.conversation.end(asked.answer, note, figures);
     }
 
@@ -172,6 +176,18 @@ impl State {
 pub fn changes(pane: &mut Pane) -> Vec<Kept> {
     let (user, key) = (pane.person.user, pane.conversation.key);
     pane.conversation.take_changes().into_iter().map(|change| Kept { user, key, change }).collect()
+}
+
+/// The figures of an answer that went on: the first prompt and the first token, all tokens, the newest speed.
+fn added(old: Figures, new: Figures) -> Figures {
+    Figures {
+        prompt_tokens: old.prompt_tokens,
+        cached_tokens: old.cached_tokens,
+        tokens: old.tokens + new.tokens,
+        ttft_us: old.ttft_us.or(new.ttft_us),
+        preemptions: old.preemptions + new.preemptions,
+        ..new
+    }
 }
 
 /// The figures of an answer that has ended, as they are kept.

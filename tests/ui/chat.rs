@@ -49,7 +49,7 @@ fn notice(state: &State) -> String {
 fn answers_are_markdown_until_they_are_wanted_raw() {
     let mut state = answered("# Title\n\n- **one**\n- two\n\n```py\nx = 1\n```\n");
     state.focused_mut().transcript.resize(40, 20);
-    assert_eq!(shown(&state.focused().transcript), ["hello", "", "▌ Title", "", "• one", "• two", "", "┌ py", "│ x = 1", ""]);
+    assert_eq!(shown(&state.focused().transcript), ["hello", "", "Title", "", "• one", "• two", "", "┌ py", "│ x = 1", ""]);
     act(&mut state, with(ALT, KeyCode::Char('v')));
     assert_eq!(shown(&state.focused().transcript)[2..6], ["# Title", "", "- **one**", "- two"].map(String::from));
 }
@@ -75,6 +75,18 @@ fn words_of_code_are_told_apart_once_the_grammars_are_there() {
     for expected in [("let", Kind::Keyword), ("\"測\"", Kind::Literal), ("// why", Kind::Comment)] {
         assert!(told.contains(&(expected.0.to_owned(), expected.1)), "{expected:?} in {told:?}");
     }
+}
+
+#[test]
+fn a_notice_that_answers_run_ends_with_them() {
+    let mut state = state(fresh());
+    state.panes.truncate(1);
+    send(&mut state, "hello");
+    act(&mut state, key(KeyCode::F(9)));
+    send(&mut state, "more");
+    assert!(notice(&state).starts_with("every pane is still"));
+    act(&mut state, Msg::Engine(UserId(0), finished(FinishReason::Stop)));
+    assert_eq!(state.notice, None);
 }
 
 /// However it is cut into pieces, and whenever it is looked at: the same lines.

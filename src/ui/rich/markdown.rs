@@ -1,6 +1,6 @@
 //! One closed or open block of Markdown as rows.
 
-use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
+use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
 use super::table::Table;
 use super::{Ink, Kind, Row};
@@ -70,9 +70,6 @@ impl Writer {
         let (lead, rest) = self.lead();
         let mut row = std::mem::take(&mut self.row);
         (row.lead, row.rest, self.begun) = (lead, rest, false);
-        if row.text.is_empty() {
-            row.text = String::new();
-        }
         self.rows.push(row);
         // An item's mark stands before its first row alone.
         for (first, rest) in &mut self.leads {
@@ -141,13 +138,9 @@ impl Writer {
                     self.flush();
                 }
             }
-            Tag::Heading { level, .. } => {
+            Tag::Heading { .. } => {
                 self.flush();
                 self.with(|ink| (ink.kind, ink.bold) = (Kind::Heading, true));
-                // Without colours a heading of the first level is told by its mark.
-                if matches!(level, HeadingLevel::H1) {
-                    self.write("▌ ");
-                }
             }
             Tag::BlockQuote(_) => {
                 self.flush();

@@ -20,7 +20,7 @@ fn busy(state: &mut State) -> bool {
     let (theme, name) = (state.options.theme, state.focused().person.name.clone());
     let live = state.focused().live;
     if live {
-        state.say(say!(theme, "{} is still being answered: {} stops it", name, key_for(Action::Cancel)));
+        state.say_busy(say!(theme, "{} is still being answered: {} stops it", name, key_for(Action::Cancel)));
     }
     live
 }

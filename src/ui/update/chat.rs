@@ -32,7 +32,7 @@ pub(super) fn send(state: &mut State, at: usize) -> Vec<Effect> {
     if pane.live {
         let name = pane.person.name.clone();
         let key = keymap::key_for(Action::Cancel);
-        state.say(say!(theme, "{} is still being answered: {} stops it, the draft stays", name, key));
+        state.say_busy(say!(theme, "{} is still being answered: {} stops it, the draft stays", name, key));
         return Vec::new();
     }
     let draft = state.panes[at].editor.take();
@@ -77,7 +77,7 @@ pub(super) fn send_all(state: &mut State) -> Vec<Effect> {
     let draft = slash::plain(state.focused().editor.text()).to_owned();
     let busy = state.live();
     if busy == state.panes.len() {
-        state.say(theme.tr("every pane is still being answered: the draft stays"));
+        state.say_busy(theme.tr("every pane is still being answered: the draft stays"));
         return Vec::new();
     }
     let _ = state.panes[focus].editor.take();
@@ -130,6 +130,9 @@ pub(super) fn close_pane(state: &mut State) -> Vec<Effect> {
 
 pub(in crate::ui) fn on_event(state: &mut State, user: UserId, event: Event) {
     let theme = state.options.theme;
+    if matches!(event, Event::Finished(_) | Event::Rejected(_)) && state.notice.as_ref().is_some_and(|notice| notice.of_answers) {
+        state.notice = None;
+    }
     let Some(pane) = state.pane_of(user) else { return };
     match event {
         Event::Queued { .. } | Event::Witnessed(_) => {}

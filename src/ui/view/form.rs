@@ -53,7 +53,7 @@ pub fn draw(buf: &mut Buffer, area: Rect, state: &State, form: &Form) -> Option<
         buf.set_stringn(inner.x + 1, inner.bottom() - 2, clip(about, room), room, theme.text());
         let name = clip(&pane.person.name, 24);
         let when = match pane.live {
-            true => say!(theme, "For {} alone, from the next prompt on; the answer that runs keeps its own.", name),
+            true => say!(theme, "For {} alone, from the next prompt on; what runs keeps its own.", name),
             false => say!(theme, "For {} alone, from the next prompt on.", name),
         };
         buf.set_stringn(inner.x + 1, inner.bottom() - 1, clip(&when, room), room, theme.quiet());
