@@ -307,7 +307,7 @@ impl RawConfig {
         let device = self.device.as_deref().map_or(Ok(DeviceChoice::Cpu), parse_device)?;
         let engine = EngineConfig {
             device,
-            threads: in_range("threads", self.threads.unwrap_or_else(default_threads), 1, 256)?,
+            threads: in_range("threads", self.threads.unwrap_or_else(crate::machine::default_threads), 1, 256)?,
             kv_memory: kv_budget(self.kv_memory.as_deref(), self.memory_utilization, device)?,
             kv_type: self.kv_type.as_deref().map_or(Ok(KvType::default()), |text| parse_kv_type(text, device))?,
             max_num_seqs: self.max_num_seqs.map(|value| in_range("max_num_seqs", value, 1, 1024)).transpose()?,
@@ -464,28 +464,6 @@ fn kv_budget(bytes: Option<&str>, share: Option<f64>, device: DeviceChoice) -> R
             }
         },
     }
-}
-
-/// Cores, not hyper-threads: two threads of one core share its multipliers.
-fn default_threads() -> usize {
-    let logical = std::thread::available_parallelism().map_or(1, usize::from);
-    physical_cores().map_or(logical, |cores| cores.min(logical)).clamp(1, 256)
-}
-
-fn physical_cores() -> Option<usize> {
-    let info = std::fs::read_to_string("/proc/cpuinfo").ok()?;
-    let mut cores = std::collections::HashSet::new();
-    let mut package = "";
-    for line in info.lines() {
-        match line.split_once(':').map(|(key, value)| (key.trim(), value.trim())) {
-            Some(("physical id", id)) => package = id,
-            Some(("core id", id)) => {
-                cores.insert((package, id));
-            }
-            _ => {}
-        }
-    }
-    (!cores.is_empty()).then_some(cores.len())
 }
 
 /// `512MiB`, `1.5GB`, `4096`: binary units with an i, decimal ones without.

@@ -45,7 +45,7 @@ pub async fn open(config: Config, args: RoomArgs) -> anyhow::Result<ExitCode> {
     if args.once || args.plain {
         return without_screen(config, args).await;
     }
-    need_terminal("the room", "batchroom --plain")?;
+    need_terminal("the room", "batchroom --plain` or `batchroom ask")?;
     let before = before(&config, args.new);
     let named = config.model.as_deref().map(Choice::parse).transpose()?;
     let opening = Opening::plan(named);

@@ -104,7 +104,7 @@ impl Keeper {
         self.desk.changed.notify_all();
     }
 
-    /// A conversation of the database is open on the screen under this number.
+    /// How keeping goes, from now on.
     pub fn news(&self) -> watch::Receiver<Keeping> {
         self.news.clone()
     }
@@ -134,7 +134,7 @@ impl Keeper {
         let done = self.flush(longest);
         self.desk.lock().over = true;
         self.desk.changed.notify_all();
-        if done && let Some(thread) = self.thread.take() {
+        if let Some(thread) = self.thread.take().filter(|_| done) {
             let _ = thread.join();
         }
         done
@@ -142,7 +142,11 @@ impl Keeper {
 }
 
 impl Drop for Keeper {
+    /// However the screen ends, what was said is on disk, unless that takes too long.
     fn drop(&mut self) {
+        if self.thread.is_some() {
+            self.flush(Duration::from_secs(1));
+        }
         self.desk.lock().over = true;
         self.desk.changed.notify_all();
     }

@@ -8,6 +8,7 @@ mod life;
 mod model;
 mod outside;
 mod panes;
+mod plain;
 mod replay;
 mod start;
 mod store;
