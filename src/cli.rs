@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::Scenario;
+use crate::commands::{ConfigCommand, HistoryCommand, Scenario, help};
 use crate::config::RawConfig;
 
 /// Several people chat with one language model at once, on one continuous batch that you can watch.
@@ -21,6 +21,29 @@ pub struct Cli {
     /// Write a log to this file (its detail: RUST_LOG, for instance RUST_LOG=batchroom=debug)
     #[arg(long, global = true, value_name = "FILE")]
     pub log: Option<PathBuf>,
+    #[command(flatten)]
+    pub room: RoomArgs,
+}
+
+/// How the room is opened, when no command is given.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+#[command(next_help_heading = "Room")]
+pub struct RoomArgs {
+    /// Open fresh panes; the last ones stay in the history
+    #[arg(long)]
+    pub new: bool,
+    /// Lines in place of a screen: for screen readers, pipes and terminals that cannot place text
+    #[arg(long, conflicts_with = "once")]
+    pub plain: bool,
+    /// No screen: open the engine, print its state as one JSON object, and end
+    #[arg(long, requires = "json")]
+    pub once: bool,
+    /// With --once: what is printed
+    #[arg(long, requires = "once")]
+    pub json: bool,
+    /// With --once: send this to every pane first, and wait for the answers
+    #[arg(long, value_name = "TEXT", requires = "once")]
+    pub prompt: Option<String>,
 }
 
 const EXAMPLES: &str = "Examples:
@@ -30,6 +53,9 @@ const EXAMPLES: &str = "Examples:
   batchroom ask \"Why is the sky blue?\"     one answer to standard output
   batchroom --record room.trace            record what the engine does (and all prompts and answers)
   batchroom replay room.trace              look at it again, step by step
+  batchroom history search \"blue sky\"     what was said in earlier sessions
+  batchroom --plain                        lines in place of a screen
+  batchroom --once --json --prompt \"Hi\"   the engine's state after an answer in every pane, for scripts
   batchroom bench                          users against tokens per second, on this machine
   batchroom simulate --sweep users=10..400 --hardware h100    the scheduler on a virtual clock: any hardware";
 
@@ -58,6 +84,24 @@ pub enum Command {
     /// List, fetch, check or remove models
     #[command(subcommand, after_help = "Example:\n  batchroom models pull smollm2")]
     Models(ModelsCommand),
+    /// The conversations that are kept: list, show, search, export, import, remove
+    #[command(subcommand, after_help = help::HISTORY)]
+    History(HistoryCommand),
+    /// The file of options, and what is in force
+    #[command(subcommand, after_help = help::CONFIG)]
+    Config(ConfigCommand),
+    /// Completions of commands and options, for a shell
+    #[command(after_help = help::COMPLETIONS)]
+    Completions {
+        #[arg(value_name = "SHELL")]
+        shell: clap_complete::Shell,
+    },
+    /// The manual page, or one for each command in a folder
+    #[command(after_help = help::MAN)]
+    Man {
+        #[arg(value_name = "DIR")]
+        folder: Option<PathBuf>,
+    },
 }
 
 const ASK_EXAMPLES: &str = "Examples:

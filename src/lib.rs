@@ -23,5 +23,6 @@ pub mod room;
 pub mod sampling;
 pub mod scheduler;
 pub mod simulate;
+pub mod store;
 pub mod text;
 pub mod ui;

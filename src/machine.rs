@@ -66,6 +66,28 @@ fn cache_size(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(factor)
 }
 
+/// Compute threads when nobody says how many. Cores, not hyper-threads: two threads of one core share its multipliers.
+pub fn default_threads() -> usize {
+    let logical = std::thread::available_parallelism().map_or(1, usize::from);
+    physical_cores().map_or(logical, |cores| cores.min(logical)).clamp(1, 256)
+}
+
+fn physical_cores() -> Option<usize> {
+    let info = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let mut cores = std::collections::HashSet::new();
+    let mut package = "";
+    for line in info.lines() {
+        match line.split_once(':').map(|(key, value)| (key.trim(), value.trim())) {
+            Some(("physical id", id)) => package = id,
+            Some(("core id", id)) => {
+                cores.insert((package, id));
+            }
+            _ => {}
+        }
+    }
+    (!cores.is_empty()).then_some(cores.len())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

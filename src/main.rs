@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use batchroom::cli::{Cli, Command};
+use batchroom::cli::{Cli, Command, RoomArgs};
 use batchroom::config::RawConfig;
 use batchroom::hub::FetchError;
 use batchroom::{commands, fault, room};
@@ -32,15 +32,26 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         let file = cli.config.map_or(Ok(RawConfig::default()), |path| RawConfig::read(Some(&path)))?;
         return commands::block_on(commands::simulate(*args, cli.options.or(file)));
     }
+    match &cli.command {
+        Some(Command::Config(command)) => return commands::settings(command, &cli.options, cli.config.as_deref()),
+        Some(Command::Completions { shell }) => return commands::completions(*shell),
+        Some(Command::Man { folder }) => return commands::man(folder.as_deref()),
+        Some(_) if cli.room != RoomArgs::default() => {
+            anyhow::bail!("--new, --plain and --once are of the room: give them without a command")
+        }
+        _ => {}
+    }
     let file = RawConfig::read(cli.config.as_deref())?;
     let config = cli.options.or(file).check()?;
     match cli.command {
-        None => commands::block_on(room::open(config)),
+        None => commands::block_on(room::open(config, cli.room)),
         Some(Command::Ask(args)) => commands::block_on(commands::ask(args, config)),
         Some(Command::Bench(args)) => commands::block_on(commands::bench(args, config)),
         Some(Command::Simulate(_)) => unreachable!("simulated above"),
         Some(Command::Replay(args)) => commands::block_on(commands::replay(args, config)),
         Some(Command::Models(command)) => commands::block_on(commands::models(command)),
+        Some(Command::History(command)) => commands::history(command, &config),
+        Some(Command::Config(_) | Command::Completions { .. } | Command::Man { .. }) => unreachable!("done above"),
     }
 }
 

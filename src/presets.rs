@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::config::ConfigError;
 use crate::sampling::SamplingParams;
@@ -11,7 +11,7 @@ use crate::sampling::SamplingParams;
 const MAX: usize = 64;
 
 /// As written. What is left out is what the answers have anyway.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawPreset {
     pub system: Option<String>,

@@ -1,5 +1,9 @@
 //! The workstation: an engine with a screen in front of it.
 
+mod lines;
+mod once;
+mod plain;
+
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -10,13 +14,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use anyhow::bail;
 use tokio::sync::watch;
 
+use crate::cli::RoomArgs;
 use crate::commands::fresh_seed;
-use crate::config::Config;
-use crate::engine::EngineHandle;
+use crate::config::{Config, PaceChoice};
+use crate::engine::{EngineHandle, Pace};
 use crate::hub::{self, Choice, NANO, Progress, Published, SMOLLM2};
 use crate::launch::{default_choice, launch_recorded, pace_for};
+use crate::store;
+use crate::ui::desk::Desk;
 use crate::ui::keymap;
-use crate::ui::run::{Services, run};
+use crate::ui::run::{Before, Services, run};
 use crate::ui::state::{Better, Options};
 
 /// Seats of the batch when nobody says otherwise: few enough that a queue can be seen.
@@ -34,8 +41,12 @@ pub(crate) fn need_terminal(what: &str, else_use: &str) -> anyhow::Result<()> {
 }
 
 /// Opens the workstation.
-pub async fn open(config: Config) -> anyhow::Result<ExitCode> {
-    need_terminal("the room", "batchroom ask")?;
+pub async fn open(config: Config, args: RoomArgs) -> anyhow::Result<ExitCode> {
+    if args.once || args.plain {
+        return without_screen(config, args).await;
+    }
+    need_terminal("the room", "batchroom --plain` or `batchroom ask")?;
+    let before = before(&config, args.new);
     let named = config.model.as_deref().map(Choice::parse).transpose()?;
     let opening = Opening::plan(named);
     keymap::remap(&config.screen.keys);
@@ -46,7 +57,37 @@ pub async fn open(config: Config) -> anyhow::Result<ExitCode> {
     })
     .await??;
     let options = options(&config, &opening);
-    run(engine, services, options, fresh_seed()).await
+    run(engine, services, options, fresh_seed(), before.await?).await
+}
+
+/// The last session, or a fresh one; read while the model is being loaded.
+async fn before(config: &Config, fresh: bool) -> anyhow::Result<Before> {
+    let least = if config.screen.panes_asked { config.screen.panes.max(config.screen.names.len()) } else { 0 };
+    let desk = match store::place(config.data.as_deref()) {
+        _ if !config.history => Desk::off(),
+        Some(path) => tokio::task::spawn_blocking(move || Desk::open(path, fresh)).await?,
+        None => Desk::none(),
+    };
+    Ok(Before { desk, least })
+}
+
+/// The room in lines, or one state of it: at full speed, if no pace is given.
+async fn without_screen(config: Config, args: RoomArgs) -> anyhow::Result<ExitCode> {
+    let choice = crate::commands::choose(config.model.as_deref()).await?;
+    let pace = match config.screen.pace {
+        PaceChoice::StepsPerSecond(steps) => Pace::StepsPerSecond(steps),
+        PaceChoice::Auto | PaceChoice::Full => Pace::Full,
+    };
+    let (engine_config, record) = (config.engine.clone(), config.record.clone());
+    let launch = move || launch_recorded(&choice, &engine_config, SEATS, pace, record.as_deref());
+    let engine = tokio::task::spawn_blocking(launch).await??;
+    // A script's questions are nobody's conversation.
+    let before = if args.once { Before { desk: Desk::none(), least: 0 } } else { before(&config, args.new).await? };
+    let lines = lines::Lines::new(engine, options_of(&config), fresh_seed(), before);
+    match args.once {
+        true => once::once(lines, args.prompt.as_deref()).await,
+        false => plain::plain(lines).await,
+    }
 }
 
 /// Which model the room opens on, and what is to be said about it.

@@ -124,6 +124,9 @@ pub async fn ask(args: AskArgs, config: Config) -> anyhow::Result<ExitCode> {
         complain(format_args!("the recording ended early: {why}"));
     }
     let stopped = *stopping.borrow();
+    if stopped.is_some() {
+        complain(format_args!("stopped before all was answered"));
+    }
     Ok(match stopped {
         Some(code) => ExitCode::from(code),
         None if failed => ExitCode::FAILURE,

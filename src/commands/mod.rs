@@ -2,9 +2,12 @@
 
 mod ask;
 mod bench;
+mod history;
 mod models;
+mod pages;
 mod prompts;
 mod replay;
+mod settings;
 mod simulate;
 
 use std::io::{IsTerminal, Write};
@@ -21,9 +24,19 @@ use crate::text::printable;
 
 pub use ask::ask;
 pub use bench::{Scenario, bench};
+pub use history::{HistoryCommand, history};
 pub use models::models;
+pub use pages::{completions, man};
 pub use replay::replay;
+pub use settings::{ConfigCommand, settings};
 pub use simulate::simulate;
+
+/// The examples at the end of `--help`.
+pub mod help {
+    pub use super::history::EXAMPLES as HISTORY;
+    pub use super::pages::{COMPLETIONS_EXAMPLES as COMPLETIONS, MAN_EXAMPLES as MAN};
+    pub use super::settings::EXAMPLES as CONFIG;
+}
 
 /// A command ended because the person pressed Ctrl-C: 128 + SIGINT, as shells say it.
 pub const INTERRUPTED: u8 = 130;
@@ -49,7 +62,7 @@ fn whole_default() -> Choice {
 }
 
 /// The model that was asked for, or the default; fetched if need be, with a progress bar on standard error.
-async fn choose(model: Option<&str>) -> anyhow::Result<Choice> {
+pub(crate) async fn choose(model: Option<&str>) -> anyhow::Result<Choice> {
     let choice = model.map(Choice::parse).transpose()?.unwrap_or_else(whole_default);
     if model.is_none() && std::io::stderr().is_terminal() {
         complain(format_args!("{} answers (--model names another)", choice.name()));
@@ -90,7 +103,7 @@ async fn fetch_with_bar(model: &'static Published) -> anyhow::Result<std::path::
 }
 
 /// Waits for SIGINT, SIGTERM or SIGHUP, and gives the exit code that shells have for it.
-async fn asked_to_end() -> u8 {
+pub(crate) async fn asked_to_end() -> u8 {
     use tokio::signal::unix::{SignalKind, signal};
     let (mut terminate, mut hang_up) = match (signal(SignalKind::terminate()), signal(SignalKind::hangup())) {
         (Ok(terminate), Ok(hang_up)) => (terminate, hang_up),

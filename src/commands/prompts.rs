@@ -51,9 +51,26 @@ struct Line {
     temperature: Option<f32>,
     seed: Option<u64>,
     ignore_eos: Option<bool>,
-    user: Option<String>,
+    user: Option<Name>,
     #[serde(default)]
     priority: i32,
+}
+
+/// Who asks: by name or by number.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "`user` must be a text or a number")]
+enum Name {
+    Text(String),
+    Number(u64),
+}
+
+impl From<Name> for String {
+    fn from(name: Name) -> String {
+        match name {
+            Name::Text(text) => text,
+            Name::Number(number) => number.to_string(),
+        }
+    }
 }
 
 pub fn read(args: &AskArgs, config: &Config) -> anyhow::Result<Vec<Job>> {
@@ -140,7 +157,7 @@ fn lines(mut from: impl BufRead, name: &str, sampling: &SamplingParams, config: 
 
 /// A job, and the name of its user if it has one.
 fn line(bytes: &[u8], default_id: usize, sampling: &SamplingParams, config: &Config) -> anyhow::Result<(Job, Option<String>)> {
-    let line: Line = serde_json::from_slice(bytes)?;
+    let line: Line = serde_json::from_slice(bytes).map_err(|error| anyhow::anyhow!(crate::fault::json_words(&error)))?;
     let system = line.system.or_else(|| config.system.clone());
     let body = match (line.prompt, line.messages, line.prompt_ids) {
         (Some(prompt), None, None) => Body::Messages(conversation(system, prompt)),
@@ -164,7 +181,7 @@ fn line(bytes: &[u8], default_id: usize, sampling: &SamplingParams, config: &Con
     sampling.check()?;
     let id = line.id.unwrap_or_else(|| Value::from(default_id));
     let name = id.as_str().map_or_else(|| id.to_string(), str::to_owned);
-    Ok((Job { id, body, sampling, user: UserId(0), name, priority: line.priority }, line.user))
+    Ok((Job { id, body, sampling, user: UserId(0), name, priority: line.priority }, line.user.map(String::from)))
 }
 
 #[cfg(test)]
@@ -202,6 +219,10 @@ mod tests {
         )
         .unwrap();
         assert_eq!(jobs.iter().map(|job| job.user.0).collect::<Vec<_>>(), [0, 1, 2, 0, 4]);
+        let numbers = parse("{\"prompt\":\"1\",\"user\":7}\n{\"prompt\":\"2\",\"user\":\"7\"}").unwrap();
+        assert_eq!((numbers[0].user, numbers[1].name.as_str()), (numbers[1].user, "7"));
+        let wrong = format!("{:#}", parse("{\"prompt\":\"1\",\"user\":[]}").unwrap_err());
+        assert!(wrong.contains("`user` must be a text or a number"), "{wrong}");
         assert_eq!(jobs.iter().map(|job| job.priority).collect::<Vec<_>>(), [0, 0, -2, 0, 0]);
     }
 

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::model::kernels::KvType;
 use crate::presets::{Preset, RawPreset};
@@ -22,7 +22,7 @@ pub use screen::{KeyNames, PaceChoice, ScreenConfig, ThemeChoice};
 
 /// Every option, as written. A flag and a key of `config.toml` have the same name (`--kv-memory`, `kv_memory`);
 /// the flag wins.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, clap::Args)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct RawConfig {
     /// Model: nano, smollm2, or the path of a GGUF file [default: smollm2 if it has been fetched, else nano]
@@ -37,6 +37,7 @@ pub struct RawConfig {
     pub threads: Option<usize>,
     /// KV memory, for instance 512MiB [default: enough for every seat's whole context, at most 512MiB]
     #[arg(long, global = true, allow_negative_numbers = true, value_name = "SIZE", help_heading = "Model and engine")]
+    #[serde(default, deserialize_with = "text_or_number")]
     pub kv_memory: Option<String>,
     /// KV memory as a share, above 0 and up to 1, of the memory that is free once the weights are loaded; instead of
     /// kv_memory
@@ -75,6 +76,7 @@ pub struct RawConfig {
     /// The longest that a step is to take while somebody decodes, for instance 25ms: prompts get what is left of it, as
     /// measured; prefill_chunk then bounds them only when it is given [default: no such aim]
     #[arg(long, global = true, value_name = "TIME", help_heading = "Model and engine")]
+    #[serde(default, deserialize_with = "text_or_number")]
     pub target_itl: Option<String>,
     /// Blocks kept free for running answers when a prompt asks to come in [default: one a seat, at most an eighth]
     #[arg(long, global = true, allow_negative_numbers = true, value_name = "N", help_heading = "Model and engine")]
@@ -120,6 +122,7 @@ pub struct RawConfig {
     pub names: Option<Vec<String>>,
     /// Steps a second on screen: auto, full or a number [default: auto: 15 for nano, full for the rest]
     #[arg(long, allow_negative_numbers = true, value_name = "PACE", help_heading = "Screen")]
+    #[serde(default, deserialize_with = "text_or_number")]
     pub pace: Option<String>,
     /// Frames a second at most [default: 30]
     #[arg(long, allow_negative_numbers = true, value_name = "N", help_heading = "Screen")]
@@ -152,11 +155,33 @@ pub struct RawConfig {
     /// Keys by the name of what they do (in the file only).
     #[arg(skip)]
     pub keys: Option<BTreeMap<String, KeyNames>>,
+    /// Keep conversations and open the last ones again: true or false [default: true]
+    #[arg(long, global = true, value_name = "BOOL", help_heading = "Screen")]
+    pub history: Option<bool>,
+    /// Where conversations are kept: a file, or a folder [default: batchroom.db in the user's data folder]
+    #[arg(long, global = true, value_name = "FILE|FOLDER", help_heading = "Screen")]
+    pub data: Option<PathBuf>,
 
     /// Named parameters, in the file alone.
     #[arg(skip)]
     #[serde(default)]
     pub presets: BTreeMap<String, RawPreset>,
+}
+
+/// `pace = 30` is as good as `pace = "30"`.
+fn text_or_number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "it must be a text, such as \"30\", or a number")]
+    enum Either {
+        Text(String),
+        Whole(i64),
+        Number(f64),
+    }
+    Ok(Some(match Either::deserialize(from)? {
+        Either::Text(text) => text,
+        Either::Whole(number) => number.to_string(),
+        Either::Number(number) => number.to_string(),
+    }))
 }
 
 /// What a person wrote cannot be used. The message says where and what.
@@ -183,7 +208,7 @@ fn suggestion(hint: &Option<String>) -> String {
 const MAX_FILE: u64 = 1 << 20;
 
 /// Every key of the file, for suggestions.
-const KEYS: [&str; 40] = [
+pub(crate) const KEYS: &[&str] = &[
     "model",
     "device",
     "threads",
@@ -223,14 +248,20 @@ const KEYS: [&str; 40] = [
     "bots_pause",
     "bots_load",
     "keys",
+    "history",
+    "data",
     "presets",
 ];
+
+/// The user's own file of options.
+pub fn default_path() -> Option<PathBuf> {
+    directories::ProjectDirs::from("", "", "batchroom").map(|dirs| dirs.config_dir().join("config.toml"))
+}
 
 impl RawConfig {
     /// The user's `config.toml`, if there is one; `path` names another, which must be there.
     pub fn read(path: Option<&Path>) -> Result<RawConfig, ConfigError> {
-        let default = directories::ProjectDirs::from("", "", "batchroom").map(|dirs| dirs.config_dir().join("config.toml"));
-        let Some(file) = path.map(Path::to_owned).or(default) else { return Ok(RawConfig::default()) };
+        let Some(file) = path.map(Path::to_owned).or_else(default_path) else { return Ok(RawConfig::default()) };
         let read = |source| ConfigError::Read { path: file.clone(), source };
         let opened = match std::fs::File::open(&file) {
             Ok(opened) => opened,
@@ -247,12 +278,12 @@ impl RawConfig {
     }
 
     /// The message has line, column and the line itself; the hint is the nearest key, for an unknown one.
-    fn parse(text: &str) -> Result<RawConfig, (String, Option<String>)> {
+    pub(crate) fn parse(text: &str) -> Result<RawConfig, (String, Option<String>)> {
         toml::from_str(text).map_err(|error| {
             let unknown = error.message().strip_prefix("unknown field `").and_then(|rest| rest.split('`').next());
             let hint = unknown.and_then(|key| {
                 let near = |known: &&str| strsim::jaro_winkler(known, &key.replace('-', "_"));
-                KEYS.into_iter().filter(|known| near(known) > 0.8).max_by(|a, b| near(a).total_cmp(&near(b)))
+                KEYS.iter().copied().filter(|known| near(known) > 0.8).max_by(|a, b| near(a).total_cmp(&near(b)))
             });
             (error.to_string(), hint.map(str::to_owned))
         })
@@ -306,6 +337,8 @@ impl RawConfig {
             bots_pause: self.bots_pause.or(other.bots_pause),
             bots_load: self.bots_load.or(other.bots_load),
             keys: self.keys.or(other.keys),
+            history: self.history.or(other.history),
+            data: self.data.or(other.data),
             presets: if self.presets.is_empty() { other.presets } else { self.presets },
         }
     }
@@ -328,7 +361,7 @@ impl RawConfig {
         let device = self.device.as_deref().map_or(Ok(DeviceChoice::Cpu), parse_device)?;
         let engine = EngineConfig {
             device,
-            threads: in_range("threads", self.threads.unwrap_or_else(default_threads), 1, 256)?,
+            threads: in_range("threads", self.threads.unwrap_or_else(crate::machine::default_threads), 1, 256)?,
             kv_memory: kv_budget(self.kv_memory.as_deref(), self.memory_utilization, device)?,
             kv_type: self.kv_type.as_deref().map_or(Ok(KvType::default()), |text| parse_kv_type(text, device))?,
             max_num_seqs: self.max_num_seqs.map(|value| in_range("max_num_seqs", value, 1, 1024)).transpose()?,
@@ -346,6 +379,7 @@ impl RawConfig {
             watermark: self.watermark.map(|value| in_range("watermark", value, 0, 1 << 20)).transpose()?,
         };
         let screen = ScreenConfig {
+            panes_asked: self.panes.is_some() || self.names.is_some(),
             panes: in_range("panes", self.panes.unwrap_or(4), 1, 16)?,
             names: self.names.unwrap_or_default(),
             pace: self.pace.as_deref().map_or(Ok(PaceChoice::Auto), parse_pace)?,
@@ -361,8 +395,18 @@ impl RawConfig {
             keys: screen::parse_keys(self.keys.unwrap_or_default())?,
         };
         let presets = crate::presets::check(self.presets, &sampling)?;
-        let (model, record, seed, system) = (self.model, self.record, self.seed, self.system);
-        Ok(Config { model, engine, record, sampling, presets, seed, system, screen })
+        Ok(Config {
+            model: self.model,
+            engine,
+            record: self.record,
+            sampling,
+            presets,
+            seed: self.seed,
+            system: self.system,
+            screen,
+            history: self.history.unwrap_or(true),
+            data: self.data,
+        })
     }
 }
 
@@ -380,6 +424,10 @@ pub struct Config {
     pub seed: Option<u64>,
     pub system: Option<String>,
     pub screen: ScreenConfig,
+    /// Conversations are kept, and opened again.
+    pub history: bool,
+    /// Where. None: in the user's data folder.
+    pub data: Option<PathBuf>,
 }
 
 /// What an engine is made with, beside the model.
@@ -437,7 +485,7 @@ fn in_range(key: &'static str, value: usize, low: usize, high: usize) -> Result<
 fn parse_kv_type(text: &str, device: DeviceChoice) -> Result<KvType, ConfigError> {
     let wrong = |wanted: &str| ConfigError::Value { key: "kv_type", value: text.to_owned(), wanted: wanted.to_owned() };
     match text.parse() {
-        Ok(KvType::Q8_0) if device != DeviceChoice::Cpu => {
+        Ok(KvType::Q8_0 | KvType::F16) if device != DeviceChoice::Cpu => {
             Err(wrong("tensor operations keep f32: leave it out, or use --device cpu"))
         }
         Ok(kind) => Ok(kind),
@@ -461,28 +509,6 @@ fn kv_budget(bytes: Option<&str>, share: Option<f64>, device: DeviceChoice) -> R
             }
         },
     }
-}
-
-/// Cores, not hyper-threads: two threads of one core share its multipliers.
-fn default_threads() -> usize {
-    let logical = std::thread::available_parallelism().map_or(1, usize::from);
-    physical_cores().map_or(logical, |cores| cores.min(logical)).clamp(1, 256)
-}
-
-fn physical_cores() -> Option<usize> {
-    let info = std::fs::read_to_string("/proc/cpuinfo").ok()?;
-    let mut cores = std::collections::HashSet::new();
-    let mut package = "";
-    for line in info.lines() {
-        match line.split_once(':').map(|(key, value)| (key.trim(), value.trim())) {
-            Some(("physical id", id)) => package = id,
-            Some(("core id", id)) => {
-                cores.insert((package, id));
-            }
-            _ => {}
-        }
-    }
-    (!cores.is_empty()).then_some(cores.len())
 }
 
 /// `512MiB`, `1.5GB`, `4096`: binary units with an i, decimal ones without.
@@ -580,6 +606,9 @@ mod tests {
         let config = flags.or(file).check().unwrap();
         assert_eq!((config.sampling.temperature, config.screen.panes), (0.0, 2));
         assert_eq!(config.screen.pace, PaceChoice::StepsPerSecond(7.5));
+        let pace = |text: &str| RawConfig::parse(text).unwrap().check().unwrap().screen.pace;
+        assert_eq!((pace("pace = 30"), pace("pace = 2.5")), (PaceChoice::StepsPerSecond(30.0), PaceChoice::StepsPerSecond(2.5)));
+        assert!(RawConfig::parse("pace = [1]").unwrap_err().0.contains("it must be a text"));
     }
 
     #[test]
@@ -616,7 +645,11 @@ mod tests {
             assert_eq!(kind(&format!("kv_type = \"{expected}\"")), Ok(expected));
         }
         assert_eq!(kind("kv_type = \"q4_0\""), Err("kv_type is `q4_0`: it must be f16, q8_0 or f32".into()));
-        assert!(kind("kv_type = \"q8_0\"\ndevice = \"candle\"").unwrap_err().contains("tensor operations keep f32"));
+        for refused in ["q8_0", "f16"] {
+            let error = kind(&format!("kv_type = \"{refused}\"\ndevice = \"candle\"")).unwrap_err();
+            assert!(error.contains("tensor operations keep f32"), "{error}");
+        }
+        assert_eq!(kind("kv_type = \"f32\"\ndevice = \"candle\""), Ok(KvType::F32));
     }
 
     #[test]

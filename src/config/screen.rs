@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{ConfigError, parse_time};
 use crate::ui::bots::{Load, PAUSE_MAX};
@@ -13,6 +13,8 @@ use crate::ui::words::Lang;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScreenConfig {
+    /// Somebody said how many there are to be, or their names.
+    pub panes_asked: bool,
     pub panes: usize,
     pub names: Vec<String>,
     pub pace: PaceChoice,
@@ -66,7 +68,7 @@ pub enum PaceChoice {
 }
 
 /// One key or several, as written.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum KeyNames {
     One(String),

@@ -1,23 +1,29 @@
-//! A frame as JSON, for scripts.
+//! A state of the engine as JSON, for scripts: of a recording, or of an engine that runs.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Replay, What};
+use super::{Replay, Said, What};
 use crate::engine::{NoteKind, RunState, Snapshot, Status, StepRecord, TakenBy, UserView, Waiting};
 
-/// The present frame: times in milliseconds of engine time, users by their numbers.
+/// The present frame.
 pub fn json(replay: &mut Replay) -> Value {
-    let snapshot = replay.snapshot();
     let frame = replay.frame();
+    let mut object = state(&replay.snapshot());
+    object["frame"] = json!(frame);
+    object["frames"] = json!(replay.steps());
+    object["time_ms"] = json!(millis(replay.time(frame)));
+    object["cut"] = json!(replay.cut());
+    object["chats"] = json!(chats(replay.said(None, frame)));
+    object
+}
+
+/// What an engine says of itself: times in milliseconds of engine time, users by their numbers.
+pub fn state(snapshot: &Snapshot) -> Value {
     json!({
         "step": snapshot.step,
-        "frame": frame,
-        "frames": replay.steps(),
-        "time_ms": millis(replay.time(frame)),
-        "cut": replay.cut(),
         "state": match snapshot.state {
             RunState::Idle => "idle",
             RunState::Running => "running",
@@ -36,8 +42,8 @@ pub fn json(replay: &mut Replay) -> Value {
         "without_a_token": snapshot.without.iter().map(|without| json!({
             "request": without.request.0, "user": without.user.0, "why": why(&without.why),
         })).collect::<Vec<_>>(),
-        "kv": kv(&snapshot),
-        "totals": totals(&snapshot),
+        "kv": kv(snapshot),
+        "totals": totals(snapshot),
         "latency_s": {
             "queue": snapshot.latencies.queue,
             "ttft": snapshot.latencies.ttft,
@@ -54,7 +60,6 @@ pub fn json(replay: &mut Replay) -> Value {
         },
         "last_step": snapshot.timeline.back().map(|record| step(record)),
         "notes": snapshot.notes.iter().map(|note| json!({ "step": note.step, "what": note_words(&note.kind) })).collect::<Vec<_>>(),
-        "chats": chats(replay),
     })
 }
 
@@ -199,10 +204,10 @@ fn note_words(kind: &NoteKind) -> String {
 }
 
 /// What each user has written and been answered so far, in order.
-fn chats(replay: &Replay) -> Vec<Value> {
+pub fn chats<'a>(said: impl IntoIterator<Item = &'a Said>) -> Vec<Value> {
     let mut chats: BTreeMap<u32, (String, Vec<Value>)> = BTreeMap::new();
     let mut places = HashMap::new();
-    for said in replay.said(None, replay.frame()) {
+    for said in said {
         let (name, turns) = chats.entry(said.user.0).or_default();
         let at = *places.entry(said.request).or_insert(turns.len());
         match &said.what {

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::Duration;
 
 pub use chat::{Said, What};
-pub use json::json;
+pub use json::{chats, json, state};
 pub use read::{MAX_FILE, MAX_LINE, ReplayError, Trace};
 
 use crate::batch::UserId;

@@ -1,5 +1,7 @@
 //! Workloads that were recorded: one request a line, as CSV or as JSON.
 
+use std::collections::HashMap;
+
 use serde::Deserialize;
 
 use super::{MAX_TOKENS, nanoseconds};
@@ -50,8 +52,25 @@ struct JsonRow {
     prompt: u64,
     output: u64,
     #[serde(default)]
-    user: u32,
+    user: User,
 }
+
+/// Who asks: by number or by name.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "`user` must be a text or a number")]
+enum User {
+    Number(u32),
+    Name(String),
+}
+
+impl Default for User {
+    fn default() -> User {
+        User::Number(0)
+    }
+}
+
+/// Numbers of those who have names: past all that anybody writes.
+const NAMED: u32 = 1 << 31;
 
 /// Takes a trace line by line.
 #[derive(Clone, Debug)]
@@ -60,11 +79,12 @@ pub struct TraceReader {
     /// No line of text has been seen.
     at_head: bool,
     rows: Vec<TraceRow>,
+    names: HashMap<String, u32>,
 }
 
 impl TraceReader {
     pub fn new(format: TraceFormat) -> TraceReader {
-        TraceReader { format, at_head: true, rows: Vec::new() }
+        TraceReader { format, at_head: true, rows: Vec::new(), names: HashMap::new() }
     }
 
     /// Takes the next line; empty ones, and a CSV's head, are passed over.
@@ -84,8 +104,8 @@ impl TraceReader {
                 let fine = names.len() >= 3 && names.len() <= 4 && names.iter().zip(known).all(|(name, known)| name == known);
                 return if fine { Ok(()) } else { Err(TraceError::Columns(short(line))) };
             }
-            TraceFormat::Csv => csv(line)?,
-            TraceFormat::JsonLines => json(line)?,
+            TraceFormat::Csv => self.csv(line)?,
+            TraceFormat::JsonLines => self.json(line)?,
         };
         if self.rows.len() >= MAX_ROWS {
             return Err(TraceError::TooMany);
@@ -104,27 +124,44 @@ impl TraceReader {
     }
 }
 
+impl TraceReader {
+    fn csv(&mut self, line: &str) -> Result<TraceRow, TraceError> {
+        let columns: Vec<&str> = line.splitn(5, ',').map(str::trim).collect();
+        let (time, prompt, output, user) = match columns.as_slice() {
+            [time, prompt, output] => (time, prompt, output, "0"),
+            [time, prompt, output, user] => (time, prompt, output, *user),
+            _ => return Err(TraceError::Columns(short(line))),
+        };
+        let user = user.parse().map_or_else(|_| User::Name(user.to_owned()), User::Number);
+        let seconds = time.parse().map_err(|_| bad_time(time))?;
+        let tokens = |what, text: &str| text.parse().map_err(|_| bad_tokens(what, text));
+        row(seconds, tokens("prompt", prompt)?, tokens("output", output)?, self.number(user)?)
+    }
+
+    fn json(&mut self, line: &str) -> Result<TraceRow, TraceError> {
+        let found: JsonRow = serde_json::from_str(line).map_err(|error| TraceError::Json(crate::fault::json_words(&error)))?;
+        row(found.time, found.prompt, found.output, self.number(found.user)?)
+    }
+
+    /// The same number for the same name.
+    fn number(&mut self, user: User) -> Result<u32, TraceError> {
+        match user {
+            User::Number(number) if number < NAMED => Ok(number),
+            User::Number(number) => Err(value("user", &number.to_string(), format!("a name, or a number below {NAMED}"))),
+            User::Name(name) if name.is_empty() || name.len() > 200 => {
+                Err(value("user", &name, "a name of 1 to 200 bytes, or a number".into()))
+            }
+            User::Name(name) => {
+                let next = NAMED + self.names.len() as u32;
+                Ok(*self.names.entry(name).or_insert(next))
+            }
+        }
+    }
+}
+
 /// Names of columns: none is a number.
 fn is_head(line: &str) -> bool {
     line.split(',').all(|column| column.trim().parse::<f64>().is_err())
-}
-
-fn csv(line: &str) -> Result<TraceRow, TraceError> {
-    let columns: Vec<&str> = line.splitn(5, ',').map(str::trim).collect();
-    let (time, prompt, output, user) = match columns.as_slice() {
-        [time, prompt, output] => (time, prompt, output, "0"),
-        [time, prompt, output, user] => (time, prompt, output, *user),
-        _ => return Err(TraceError::Columns(short(line))),
-    };
-    let user = user.parse().map_err(|_| value("user", user, format!("a whole number up to {}", u32::MAX)))?;
-    let seconds = time.parse().map_err(|_| bad_time(time))?;
-    let tokens = |what, text: &str| text.parse().map_err(|_| bad_tokens(what, text));
-    row(seconds, tokens("prompt", prompt)?, tokens("output", output)?, user)
-}
-
-fn json(line: &str) -> Result<TraceRow, TraceError> {
-    let found: JsonRow = serde_json::from_str(line).map_err(|error| TraceError::Json(error.to_string()))?;
-    row(found.time, found.prompt, found.output, found.user)
 }
 
 fn row(seconds: f64, prompt: u64, output: u64, user: u32) -> Result<TraceRow, TraceError> {
@@ -172,6 +209,8 @@ mod tests {
         let csv = read(TraceFormat::Csv, "time,prompt,output,user\n1.5, 10, 20\n\n0,300,4,7\n").unwrap();
         let json = "{\"time\":1.5,\"prompt\":10,\"output\":20}\n{\"time\":0,\"prompt\":300,\"output\":4,\"user\":7}";
         let first = TraceRow { time: 0, prompt: 300, answer: 4, user: 7 };
+        let named = read(TraceFormat::Csv, "0,1,1,ana\n1,1,1,bo\n2,1,1,ana").unwrap();
+        assert!(named[0].user == named[2].user && named[0].user != named[1].user);
         assert_eq!(csv, [first, TraceRow { time: 1_500_000_000, prompt: 10, answer: 20, user: 0 }]);
         assert_eq!(read(TraceFormat::JsonLines, json).unwrap(), csv);
         assert_eq!(read(TraceFormat::Csv, "0,1,1").unwrap().len(), 1, "no head is needed");
@@ -189,7 +228,7 @@ mod tests {
             ("0,0,1", 1, "prompt is `0`"),
             ("0,1,99999999999999999999", 1, "output is `99999999999999999999`"),
             ("0,1,2000000", 1, "from 1 to 1048576"),
-            ("0,1,1,x", 1, "user is `x`"),
+            ("0,1,1,", 1, "user is ``"),
             ("time,prompt,output\ntime,prompt,output", 2, "time is `time`"),
             ("", 0, "no requests"),
         ];

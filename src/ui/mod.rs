@@ -2,9 +2,11 @@
 
 pub mod ascii;
 pub mod bots;
+pub(crate) mod desk;
 pub mod editor;
 pub mod format;
 pub mod fuzzy;
+pub mod keep;
 pub mod keymap;
 pub mod mouse;
 mod outlet;

@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
+use super::desk::Desk;
 use super::keymap::Action;
 use super::outside::{self, Gate, Outside};
 use super::rich::code::Highlighter;
@@ -43,8 +44,21 @@ const RECORDED: Duration = Duration::from_secs(5);
 /// Input events taken in one turn at most, so that drawing gets its turn.
 const TURN: usize = 512;
 
+/// What there is from before: where this session is kept, and how many panes were asked for.
+#[derive(Debug)]
+pub struct Before {
+    pub desk: Desk,
+    pub least: usize,
+}
+
 /// Opens the screen on an engine and stays until the person leaves.
-pub async fn run(engine: EngineHandle, services: Arc<dyn Services>, options: Options, seed: u64) -> anyhow::Result<ExitCode> {
+pub async fn run(
+    engine: EngineHandle,
+    services: Arc<dyn Services>,
+    options: Options,
+    seed: u64,
+    before: Before,
+) -> anyhow::Result<ExitCode> {
     let fps = options.fps.max(1);
     let snapshots = engine.snapshots();
     let first = snapshots.borrow().clone();
@@ -55,6 +69,7 @@ pub async fn run(engine: EngineHandle, services: Arc<dyn Services>, options: Opt
         engine,
         snapshots,
         services,
+        desk: before.desk,
         screen,
         requests: HashMap::new(),
         newest: HashMap::new(),
@@ -71,6 +86,7 @@ pub async fn run(engine: EngineHandle, services: Arc<dyn Services>, options: Opt
         dirty: true,
         leave: None,
     };
+    app.desk.begin(&mut app.state, before.least);
     app.name_all();
     if app.state.mouse {
         app.carry_out(Effect::Mouse(true));
@@ -90,6 +106,11 @@ pub async fn run(engine: EngineHandle, services: Arc<dyn Services>, options: Opt
             app.draw()?;
             panic_on_request();
         }
+    }
+    app.desk.keep(&mut app.state);
+    let kept = app.desk.end();
+    if !kept {
+        tracing::warn!("the last words may not be kept");
     }
     app.engine.shutdown(Duration::ZERO);
     if !app.engine.recorded(RECORDED) {
@@ -163,6 +184,7 @@ struct App {
     engine: EngineHandle,
     snapshots: watch::Receiver<Arc<Snapshot>>,
     services: Arc<dyn Services>,
+    desk: Desk,
     screen: Screen,
     requests: HashMap<UserId, Request>,
     /// The newest request of each, which another can be a fork of.
@@ -230,6 +252,7 @@ impl App {
                     self.take(Msg::Colours(Arc::new(highlighter)));
                 }
             }
+            msg = self.desk.news() => self.take(msg),
             result = finished(&mut self.launch) => self.launched(result),
             progress = fetching(&mut self.fetch) => self.fetched(progress),
             () = frame_due => {}
@@ -259,8 +282,7 @@ impl App {
         for effect in update(&mut self.state, msg, now) {
             self.carry_out(effect);
         }
-        // Nobody keeps them yet.
-        drop(self.state.take_changes());
+        self.desk.keep(&mut self.state);
     }
 
     fn carry_out(&mut self, effect: Effect) {
@@ -324,6 +346,9 @@ impl App {
             Effect::OtherEditor { user, text } => self.to_editor(user, &text),
             Effect::LoadColours => self.colours = Some(tokio::task::spawn_blocking(Highlighter::load)),
             Effect::Name { user, name } => self.engine.name(user, &name),
+            Effect::FindChats(text) => self.desk.find(text),
+            Effect::OpenChat { user, id } => self.desk.fetch(user, id),
+            Effect::Opened { key, id } => self.desk.know(key, id),
             // There is nothing recorded to go to.
             Effect::Seek(_) => {}
         }

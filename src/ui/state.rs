@@ -52,6 +52,8 @@ pub enum Mode {
     Pick(Pick),
     Search(Search),
     Export(Save),
+    /// Earlier conversations.
+    Shelf(super::update::history::Shelf),
     ConfirmClose,
     ConfirmClear,
     ConfirmQuit,
@@ -201,6 +203,8 @@ pub struct State {
     /// The mouse is ours, not the terminal's.
     pub mouse: bool,
     pub bots: Bots,
+    /// What is said here is kept, and can be opened again.
+    pub kept: bool,
     /// This is a recording.
     pub replay: Option<Reel>,
     /// Grammars of code, once they are loaded; and whether somebody was asked to load them.
@@ -238,6 +242,7 @@ impl State {
             area: Rect::default(),
             mouse: options.mouse,
             bots: Bots::new(seed),
+            kept: false,
             replay: None,
             highlighter: None,
             colours_asked: false,

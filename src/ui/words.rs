@@ -23,11 +23,12 @@ pub enum Lang {
     Vi,
 }
 
-const VIETNAMESE: [(&str, &str); 4] = [
+const VIETNAMESE: &[(&str, &str)] = &[
     ("room", include_str!("../../assets/lang/vi/room.toml")),
     ("chat", include_str!("../../assets/lang/vi/chat.toml")),
     ("machine", include_str!("../../assets/lang/vi/machine.toml")),
     ("keys", include_str!("../../assets/lang/vi/keys.toml")),
+    ("store", include_str!("../../assets/lang/vi/store.toml")),
 ];
 
 fn vietnamese() -> &'static HashMap<String, String> {
@@ -230,7 +231,7 @@ mod tests {
         }
         assert!(said.len() > 50, "the sentences were found");
         use crate::ui::{keymap, settings};
-        for binding in keymap::TABLE.iter().chain(keymap::REPLAY) {
+        for binding in keymap::TABLE.iter().chain(keymap::REPLAY).chain(keymap::PICK) {
             for words in [binding.about, binding.short, binding.group.title()] {
                 said.push(("keymap".into(), words.to_owned()));
             }

@@ -37,6 +37,7 @@ impl Home {
             .env("HOME", root)
             .env("XDG_CACHE_HOME", root.join("cache"))
             .env("XDG_CONFIG_HOME", root.join("config"))
+            .env("XDG_DATA_HOME", root.join("data"))
             .env("HF_HOME", root.join("hub"))
             .envs(["HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY"].map(|name| (name, "http://127.0.0.1:9")))
             .envs([("PIP_INDEX_URL", "http://127.0.0.1:9/simple"), ("PIP_RETRIES", "0"), ("PIP_CONFIG_FILE", "/dev/null")])

@@ -5,6 +5,7 @@ mod harness;
 mod ask;
 mod bench;
 mod config;
+mod history;
 mod models;
 mod replay;
 mod simulate;

@@ -153,6 +153,8 @@ fn what_cannot_be_simulated_is_refused_with_numbers() {
     refused(&["--flops-efficiency", "1.5"], &["--flops-efficiency is 1.5"]);
     refused(&["--sweep", "speed=1..2"], &["--sweep", "prefill-chunk"]);
     refused(&["--sweep", "users=1..9", "--arrivals", "at-once"], &["closed", "at-once"]);
+    refused(&["--sweep", "users=1..9", "--users", "5"], &["--sweep users", "--users", "give one of them"]);
+    refused(&["--sweep", "max-num-seqs=1..9", "--max-num-seqs", "5"], &["--max-num-seqs", "give one of them"]);
     refused(&["--sweep", "rate=1..9"], &["poisson", "closed"]);
     refused(&["--sweep", "kv-memory=1GB..20GB"], &["--kv-memory is", "8.8 GB"]);
     assert_eq!(home.run(&["simulate", "--points", "4"]).status, Some(2), "points of what?");

@@ -79,7 +79,7 @@ fn ctrl_c_stops_one_answer_and_then_asks() {
     terminal.wait("ana goes on", |screen| step(screen) > Some(at + 3) && user_is(screen, "ana", "decode"));
 
     terminal.keys(&ctrl('c'));
-    terminal.expect("Quit? 1 answer is still running");
+    terminal.expect("Quit? One answer ends here");
     terminal.keys("n");
     terminal.absent("Quit?");
     terminal.keys(&ctrl('c'));

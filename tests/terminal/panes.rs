@@ -33,7 +33,7 @@ fn broadcast_new_rename_zoom_close() {
     terminal.keys(&ctrl('x'));
     terminal.absent("zoë");
     terminal.keys(&ctrl('x'));
-    terminal.expect("Close bình? Its conversation is lost.");
+    terminal.expect("Close bình? Its conversation is kept");
     terminal.keys(ESC);
     terminal.absent("Close bình?");
     terminal.expect("2 bình");

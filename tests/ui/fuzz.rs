@@ -7,8 +7,10 @@ use batchroom::batch::UserId;
 use batchroom::conversation::Conversation;
 use batchroom::engine::api::{Event, FinishReason, Finished, Rejected};
 use batchroom::hub::Progress;
+use batchroom::store::{Fault, Keeping, StoreError};
 use batchroom::ui::rich::code::Highlighter;
 use batchroom::ui::save::Saved;
+use batchroom::ui::update::history::{ChatRow, Opened};
 use batchroom::ui::update::{Effect, Msg};
 use batchroom::ui::view::screen;
 use crossterm::event::{KeyCode, KeyModifiers};
@@ -101,6 +103,30 @@ fn any_event(dice: &mut ChaCha8Rng) -> Event {
     }
 }
 
+/// What the store may say.
+fn any_history(dice: &mut ChaCha8Rng) -> Msg {
+    let text = |dice: &mut ChaCha8Rng| TEXTS[dice.next_u32() as usize % TEXTS.len()].to_owned();
+    let error = || Arc::new(StoreError::new(std::path::Path::new("/x\u{1b}.db"), Fault::Damaged("\n\u{7}".into())));
+    match dice.next_u32() % 4 {
+        0 => {
+            let row = |dice: &mut ChaCha8Rng| ChatRow {
+                id: i64::from(dice.next_u32()),
+                person: text(dice),
+                date: text(dice),
+                words: text(dice).repeat(30),
+                messages: dice.next_u64(),
+            };
+            Msg::Chats { text: String::new(), found: Ok((0..dice.next_u32() % 50).map(|_| row(dice)).collect()) }
+        }
+        1 => Msg::Chats { text: String::new(), found: Err(error()) },
+        2 => Msg::Keeping(if dice.next_u32().is_multiple_of(2) { Keeping::Well } else { Keeping::Ended(error()) }),
+        _ => Msg::ChatOpened {
+            user: UserId(dice.next_u32() % 8),
+            opened: Ok(Box::new(Opened::Here { place: dice.next_u32() as usize % 9 })),
+        },
+    }
+}
+
 #[test]
 fn anything_may_happen() {
     let seed = std::env::var("BATCHROOM_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(11);
@@ -123,10 +149,15 @@ fn anything_may_happen() {
                 3 => Msg::Edited(UserId(0), Err("e".into())),
                 _ => Msg::Colours(highlighter.clone()),
             },
-            7 => match dice.next_u32() % 4 {
+            7 => match dice.next_u32() % 8 {
                 0 => Msg::Fetch(Progress { source: "x".into(), done: dice.next_u64(), total: Some(dice.next_u64() % 1000) }),
                 1 => Msg::Fetched(Ok(())),
                 2 => Msg::Fetched(Err("a\nb\nc".into())),
+                3 => any_history(&mut dice),
+                4 => {
+                    state.kept = true;
+                    with(KeyModifiers::ALT, KeyCode::Char('y'))
+                }
                 _ => Msg::Switched(Ok("smollm2".into())),
             },
             _ => Msg::Engine(UserId(dice.next_u32() % 8), any_event(&mut dice)),

@@ -7,6 +7,7 @@ mod acts;
 mod branches;
 mod chat;
 mod fuzz;
+mod history;
 mod knobs;
 mod layouts;
 

@@ -56,6 +56,9 @@ pub async fn simulate(args: SimulateArgs, options: RawConfig) -> anyhow::Result<
 
 fn all(args: &SimulateArgs, options: &RawConfig, stop: &AtomicBool) -> anyhow::Result<()> {
     let sweep = args.sweep.as_deref().map(|text| Sweep::parse(text, args.points)).transpose()?;
+    if let Some(sweep) = &sweep {
+        sweep.alone(args, options)?;
+    }
     let output = Output::new(args.json);
     let plan = Plan::new(args, options, hardware(args, options, &output)?)?;
     let result = match sweep {

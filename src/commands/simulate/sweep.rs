@@ -4,6 +4,8 @@ use anyhow::{Context, bail, ensure};
 
 use super::plan::Plan;
 use super::quantity;
+use crate::cli::SimulateArgs;
+use crate::config::RawConfig;
 use crate::simulate::{Arrivals, Load, Points};
 
 /// What a sweep changes.
@@ -68,6 +70,24 @@ impl Sweep {
             }
         };
         Ok(Sweep { parameter, points: points.with_context(|| format!("--sweep {text}"))? })
+    }
+
+    /// What is swept is not said in another way too: one of the two would count for nothing.
+    ///
+    /// # Errors
+    /// When it is.
+    pub fn alone(&self, args: &SimulateArgs, options: &RawConfig) -> anyhow::Result<()> {
+        let other = match self.parameter {
+            Parameter::Users if args.users.is_some() => "--users",
+            Parameter::Users if args.arrivals.starts_with("closed:") && !args.arrivals.starts_with("closed:think") => {
+                "the number of people in --arrivals"
+            }
+            Parameter::MaxNumSeqs if options.max_num_seqs.is_some() => "--max-num-seqs",
+            Parameter::PrefillChunk if options.prefill_chunk.is_some() => "--prefill-chunk",
+            Parameter::KvMemory if options.kv_memory.is_some() => "--kv-memory",
+            _ => return Ok(()),
+        };
+        bail!("--sweep {} and {other} both say it: give one of them", self.parameter.name())
     }
 
     /// The plan with this value.

@@ -20,6 +20,7 @@ use crate::batch::UserId;
 use crate::engine::api::{Event, Limits, Pace, RunState, Snapshot};
 use crate::hub::Progress;
 use crate::sampling::SamplingParams;
+use crate::store::{Keeping, StoreError};
 use crate::text::Message;
 use chat::{clear, close_pane, send, send_all};
 use model::{model, on_fetched, on_progress, on_switched, switch_back, switch_if_waiting};
@@ -32,6 +33,7 @@ pub(super) use chat::on_event;
 mod branches;
 mod chat;
 pub mod files;
+pub mod history;
 mod model;
 mod modes;
 mod pick;
@@ -57,6 +59,18 @@ pub enum Msg {
     Edited(UserId, Result<String, String>),
     /// The grammars of code are loaded.
     Colours(Arc<Highlighter>),
+    /// Earlier conversations, as the answer to a search for `text`.
+    Chats {
+        text: String,
+        found: Result<Vec<history::ChatRow>, Arc<StoreError>>,
+    },
+    /// One of them, for this person's pane.
+    ChatOpened {
+        user: UserId,
+        opened: Result<Box<history::Opened>, Arc<StoreError>>,
+    },
+    /// Keeping goes wrong, or well again.
+    Keeping(Keeping),
     /// The time, when something on screen depends on it.
     Tick,
 }
@@ -106,6 +120,18 @@ pub enum Effect {
     },
     /// The grammars of code are wanted.
     LoadColours,
+    /// Look for earlier conversations: the newest, or those that have this text.
+    FindChats(String),
+    /// Bring one of them for a person's pane.
+    OpenChat {
+        user: UserId,
+        id: i64,
+    },
+    /// It is on the screen now, under this key.
+    Opened {
+        key: u64,
+        id: i64,
+    },
     /// A pane has another name.
     Name {
         user: UserId,
@@ -140,10 +166,13 @@ fn take(state: &mut State, msg: Msg) -> Vec<Effect> {
             mouse::on_mouse(state, event);
             Vec::new()
         }
-        Msg::Paste(text) => {
-            paste(state, &text);
-            Vec::new()
-        }
+        Msg::Paste(text) => match &mut state.mode {
+            Mode::Shelf(shelf) => history::paste(shelf, &text),
+            _ => {
+                paste(state, &text);
+                Vec::new()
+            }
+        },
         Msg::Snapshot(snapshot) => {
             state.settings.seen(&snapshot);
             state.snapshot = snapshot;
@@ -180,6 +209,15 @@ fn take(state: &mut State, msg: Msg) -> Vec<Effect> {
             Vec::new()
         }
         Msg::Fetched(result) => on_fetched(state, result),
+        Msg::Chats { text, found } => {
+            history::on_found(state, &text, found);
+            Vec::new()
+        }
+        Msg::ChatOpened { user, opened } => history::on_opened(state, user, opened),
+        Msg::Keeping(keeping) => {
+            history::on_keeping(state, keeping);
+            Vec::new()
+        }
         Msg::Switched(result) => {
             let effects = match &result {
                 Ok(_) => {
@@ -196,7 +234,7 @@ fn take(state: &mut State, msg: Msg) -> Vec<Effect> {
 
 fn on_key(state: &mut State, key: KeyEvent) -> Vec<Effect> {
     // In a replay letters are keys, unless something is open that is typed into.
-    let typing = matches!(state.mode, Mode::Palette { .. } | Mode::GoTo(_) | Mode::Search(_));
+    let typing = matches!(state.mode, Mode::Palette { .. } | Mode::GoTo(_) | Mode::Search(_) | Mode::Shelf(_));
     let mut action = keymap::lookup(if typing { keymap::room() } else { state.keys() }, &key);
     if matches!(state.mode, Mode::Pick(_)) {
         action =
@@ -233,6 +271,7 @@ fn on_key(state: &mut State, key: KeyEvent) -> Vec<Effect> {
         Mode::Pick(chosen) => pick::on_key(state, action, chosen),
         Mode::Search(search) => files::search_key(state, key, action, search),
         Mode::Export(save) => files::export_key(state, key, action, save),
+        Mode::Shelf(shelf) => history::on_key(state, key, action, shelf),
         Mode::ConfirmClose => {
             let yes = matches!(key.code, KeyCode::Char('y' | 'Y') | KeyCode::Enter) || action == Some(Action::ClosePane);
             if yes { close_pane(state) } else { Vec::new() }
@@ -300,6 +339,7 @@ pub fn act(state: &mut State, action: Action) -> Vec<Effect> {
         }
         Action::SendAll => send_all(state),
         Action::ClosePane if state.panes.len() > 1 && !state.focused().holds_text() => close_pane(state),
+        Action::History => history::open(state),
         Action::Cancel if state.focused().live && !state.options.readonly => vec![Effect::Cancel(state.focused().person.user)],
         Action::Pause => vec![Effect::Pause(state.snapshot.state != RunState::Paused)],
         Action::Step => vec![Effect::Pause(true), Effect::Step(1)],
@@ -491,7 +531,7 @@ fn paste(state: &mut State, text: &str) {
             search.look(&state.panes);
         }
         Mode::Pick(_) => {}
-        Mode::Help { .. } | Mode::ConfirmClose | Mode::ConfirmClear | Mode::ConfirmQuit => {}
+        Mode::Help { .. } | Mode::Shelf(_) | Mode::ConfirmClose | Mode::ConfirmClear | Mode::ConfirmQuit => {}
     }
 }
 

@@ -3,6 +3,7 @@
 pub mod charts;
 pub mod form;
 pub mod header;
+pub mod history;
 pub mod kv;
 pub mod layout;
 pub mod notes;

@@ -27,6 +27,7 @@ pub fn draw(buf: &mut Buffer, area: Rect, state: &State) -> Option<Position> {
         Mode::GoTo(editor) => {
             one_field(buf, area, state, editor, (theme.tr("Go to step"), theme.tr("Enter goes there · Esc stays")))
         }
+        Mode::Shelf(shelf) => super::history::draw(buf, area, state, shelf),
         Mode::Params(form) => super::form::draw(buf, area, state, form),
         Mode::Export(save) => super::form::export(buf, area, state, save),
         Mode::Pick(_)

@@ -81,7 +81,13 @@ fn draw_signs(buf: &mut Buffer, area: Rect, state: &State) -> Option<Position> {
 fn popup_open(state: &State) -> bool {
     matches!(
         state.mode,
-        Mode::Help { .. } | Mode::Palette { .. } | Mode::Rename(_) | Mode::GoTo(_) | Mode::Params(_) | Mode::Export(_)
+        Mode::Help { .. }
+            | Mode::Palette { .. }
+            | Mode::Rename(_)
+            | Mode::GoTo(_)
+            | Mode::Params(_)
+            | Mode::Export(_)
+            | Mode::Shelf(_)
     )
 }
 

@@ -51,23 +51,38 @@ fn question(state: &State) -> Option<(String, Style)> {
     match state.mode {
         Mode::ConfirmClose => {
             let name = &state.focused().person.name;
-            Some((say!(theme, "Close {}? Its conversation is lost.  y: close · any other key: keep it", name), theme.warn()))
+            let words = match state.kept {
+                true => say!(
+                    theme,
+                    "Close {}? Its conversation is kept ({}).  y: close · any other key: stay",
+                    name,
+                    key_for(Action::History)
+                ),
+                false => say!(theme, "Close {}? Its conversation is lost.  y: close · any other key: keep it", name),
+            };
+            Some((words, theme.warn()))
         }
         Mode::ConfirmClear => {
             let name = &state.focused().person.name;
-            Some((
-                say!(theme, "New conversation for {}? The present one is lost.  y: yes · any other key: keep it", name),
-                theme.warn(),
-            ))
+            let words = match state.kept {
+                true => say!(
+                    theme,
+                    "New conversation for {}? This one is kept ({}).  y: yes · other keys: no",
+                    name,
+                    key_for(Action::History)
+                ),
+                false => say!(theme, "New conversation for {}? The present one is lost.  y: yes · any other key: keep it", name),
+            };
+            Some((words, theme.warn()))
         }
         Mode::ConfirmQuit => {
-            let running = match state.live() {
-                0 => theme.tr("Conversations are not kept.").to_owned(),
-                n => theme.plural(
-                    n,
-                    "{} answer is still running; conversations are not kept.",
-                    "{} answers are still running; conversations are not kept.",
-                ),
+            let running = match (state.live(), state.kept) {
+                (0, true) => theme.tr("Conversations are kept.").to_owned(),
+                (0, false) => theme.tr("Conversations are not kept.").to_owned(),
+                (1, true) => theme.tr("One answer ends here and is kept.").to_owned(),
+                (1, false) => theme.tr("One answer is still running; conversations are not kept.").to_owned(),
+                (n, true) => say!(theme, "{} answers end here and are kept.", n),
+                (n, false) => say!(theme, "{} answers are still running; conversations are not kept.", n),
             };
             Some((say!(theme, "Quit? {}  y or Ctrl-C: quit · any other key: stay", running), theme.warn()))
         }

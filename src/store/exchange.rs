@@ -1,0 +1,216 @@
+//! Conversations as files: Markdown to read, JSON to take in again.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::reads::{BYTES_MAX, MESSAGES_MAX, Stored, StoredMessage};
+use super::{TEXT_MAX, writes};
+use crate::text::Role;
+
+/// Format of the JSON.
+pub const EXPORT_VERSION: u32 = 1;
+/// Bytes of a name, a model's name, a note, a JSON object beside a text.
+const SHORT_MAX: usize = 64 << 10;
+/// Conversations of one file.
+const CONVERSATIONS_MAX: usize = 10_000;
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    batchroom_conversations: u32,
+    conversations: Vec<Conversation>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Conversation {
+    person: String,
+    #[serde(default)]
+    title: String,
+    system: Option<String>,
+    #[serde(default)]
+    model: String,
+    created_unix_ms: i64,
+    updated_unix_ms: i64,
+    /// The end of the path that is shown.
+    leaf: Option<u32>,
+    messages: Vec<Message>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Message {
+    node: u32,
+    parent: Option<u32>,
+    role: Role,
+    text: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
+    created_unix_ms: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sampling: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    figures: Option<Value>,
+    /// The program ended before the answer did.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    cut: bool,
+}
+
+/// Why a file is not taken in.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    #[error("it is no export of batchroom: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error("its format is {found}, and this batchroom knows {EXPORT_VERSION}")]
+    Version { found: u32 },
+    #[error("it has more than {CONVERSATIONS_MAX} conversations")]
+    TooMany,
+    #[error("conversation {number}: {what}")]
+    Conversation { number: usize, what: String },
+}
+
+/// A conversation of a JSON export, ready to be one of a file's.
+fn outgoing(stored: &Stored) -> Conversation {
+    let object = |text: &Option<String>| text.as_deref().and_then(|text| serde_json::from_str(text).ok());
+    Conversation {
+        person: stored.person.clone(),
+        title: stored.title.clone(),
+        system: stored.system.clone(),
+        model: stored.model.clone(),
+        created_unix_ms: stored.created,
+        updated_unix_ms: stored.updated,
+        leaf: stored.leaf,
+        messages: stored
+            .messages
+            .iter()
+            .map(|message| Message {
+                node: message.node,
+                parent: message.parent,
+                role: message.role,
+                text: message.text.clone(),
+                note: message.note.clone(),
+                created_unix_ms: message.created,
+                model: message.model.clone(),
+                sampling: object(&message.sampling),
+                figures: object(&message.figures),
+                cut: message.cut,
+            })
+            .collect(),
+    }
+}
+
+/// The whole tree of each, to be taken in again.
+pub fn to_json(stored: &[Stored]) -> Result<String, serde_json::Error> {
+    let conversations = stored.iter().map(outgoing).collect();
+    serde_json::to_string_pretty(&File { batchroom_conversations: EXPORT_VERSION, conversations })
+}
+
+/// What a file has, checked: nothing is believed.
+pub fn from_json(text: &str) -> Result<Vec<Stored>, ImportError> {
+    /// The version alone, before the rest is held against it.
+    #[derive(Deserialize)]
+    struct Version {
+        batchroom_conversations: u32,
+    }
+    let version: Version = serde_json::from_str(text)?;
+    if version.batchroom_conversations != EXPORT_VERSION {
+        return Err(ImportError::Version { found: version.batchroom_conversations });
+    }
+    let file: File = serde_json::from_str(text)?;
+    if file.conversations.len() > CONVERSATIONS_MAX {
+        return Err(ImportError::TooMany);
+    }
+    let incoming = |(at, conversation)| incoming(conversation).map_err(|what| ImportError::Conversation { number: at + 1, what });
+    file.conversations.into_iter().enumerate().map(incoming).collect()
+}
+
+fn incoming(conversation: Conversation) -> Result<Stored, String> {
+    if conversation.messages.len() > MESSAGES_MAX {
+        return Err(format!("it has more than {MESSAGES_MAX} messages"));
+    }
+    let bytes: usize = conversation.messages.iter().map(|message| message.text.len()).sum();
+    if bytes > BYTES_MAX {
+        return Err(format!("it has more than {} MiB of text", BYTES_MAX >> 20));
+    }
+    let short = |what: &str, text: &str| match text.len() > SHORT_MAX {
+        true => Err(format!("{what} is longer than {SHORT_MAX} bytes")),
+        false => Ok(()),
+    };
+    short("the person's name", &conversation.person)?;
+    short("the title", &conversation.title)?;
+    short("the model's name", &conversation.model)?;
+    let mut messages = Vec::with_capacity(conversation.messages.len());
+    for message in conversation.messages {
+        let object = |what: &str, value: Option<Value>| match value {
+            None => Ok(None),
+            Some(value @ Value::Object(_)) => {
+                let text = value.to_string();
+                short(what, &text).map(|()| Some(text))
+            }
+            Some(_) => Err(format!("message {}: `{what}` must be an object", message.node)),
+        };
+        short("a note", message.note.as_deref().unwrap_or_default())?;
+        short("a model's name", message.model.as_deref().unwrap_or_default())?;
+        if message.text.len() > TEXT_MAX / 2 {
+            return Err(format!("message {} is longer than {} MiB", message.node, TEXT_MAX >> 21));
+        }
+        messages.push(StoredMessage {
+            node: message.node,
+            parent: message.parent,
+            role: message.role,
+            sampling: object("sampling", message.sampling)?,
+            figures: object("figures", message.figures)?,
+            text: message.text,
+            note: message.note,
+            created: message.created_unix_ms,
+            model: message.model,
+            cut: message.cut,
+        });
+    }
+    let first = messages.iter().find(|message| message.role == Role::User);
+    let title = match conversation.title.is_empty() {
+        true => first.map(|message| writes::title(&message.text)).unwrap_or_default(),
+        false => conversation.title,
+    };
+    let stored = Stored {
+        id: 0,
+        person: conversation.person,
+        title,
+        system: conversation.system,
+        model: conversation.model,
+        created: conversation.created_unix_ms,
+        updated: conversation.updated_unix_ms,
+        leaf: conversation.leaf,
+        messages,
+    };
+    stored.fault().map_or(Ok(stored), Err)
+}
+
+/// The path that is shown, to be read: headings are who speaks, texts are as they were written.
+pub fn to_markdown(stored: &Stored) -> String {
+    let mut out = format!("# {}\n\n", if stored.title.is_empty() { &stored.person } else { &stored.title });
+    let date = super::date::date(stored.created);
+    out.push_str(&format!("{}, {date}", stored.person));
+    if !stored.model.is_empty() {
+        out.push_str(&format!(", {}", stored.model));
+    }
+    out.push('\n');
+    if let Some(system) = &stored.system {
+        out.push_str(&format!("\n## system\n\n{}\n", system.trim_end()));
+    }
+    for at in stored.path() {
+        let message = &stored.messages[at];
+        let who = match message.role {
+            Role::User => stored.person.as_str(),
+            Role::Assistant => message.model.as_deref().unwrap_or("assistant"),
+            Role::System => "system",
+        };
+        out.push_str(&format!("\n## {who}\n\n{}\n", message.text.trim_end()));
+        if let Some(note) = message.note.as_deref().or(message.cut.then_some("cut off: the program ended")) {
+            out.push_str(&format!("\n*{note}*\n"));
+        }
+    }
+    out
+}

@@ -1,0 +1,305 @@
+//! Between the screen's state and the store: what is to be written of what has changed, and a session as it was left.
+
+use std::collections::HashSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::state::{MAX_PANES, Pane, State};
+use super::talk::Kept;
+use super::text::{one_line, typed};
+use crate::conversation::{Change, Conversation, Damaged, Figures, Maker, Node};
+use crate::sampling::SamplingParams;
+use crate::store::{PaneRow, Stored, Write};
+use crate::text::Role;
+
+/// What the store has been told so far.
+#[derive(Debug, Default)]
+pub struct Keep {
+    /// Conversations that it knows.
+    begun: HashSet<u64>,
+    panes: Vec<PaneRow>,
+    focus: usize,
+}
+
+impl Keep {
+    /// A conversation that came from the store.
+    pub fn know(&mut self, key: u64) {
+        self.begun.insert(key);
+    }
+
+    /// What is new since the last time.
+    pub fn writes(&mut self, state: &mut State) -> Vec<Write> {
+        let mut writes = Vec::new();
+        for Kept { user, key, change } in state.take_changes() {
+            if self.begun.insert(key) {
+                let pane = state.panes.iter().find(|pane| pane.conversation.key == key);
+                writes.push(Write::Begin {
+                    chat: key,
+                    person: state.people().name(user),
+                    system: pane.and_then(|pane| pane.system.clone()),
+                    model: state.snapshot.model.name.clone(),
+                });
+            }
+            writes.push(write(key, change));
+        }
+        // A conversation that has left the screen gets no more of its answer.
+        let gone: Vec<u64> = self
+            .panes
+            .iter()
+            .map(|row| row.chat)
+            .filter(|key| state.panes.iter().all(|pane| pane.conversation.key != *key))
+            .collect();
+        writes.extend(gone.into_iter().filter(|key| self.begun.contains(key)).map(|chat| Write::Close { chat }));
+        writes.extend(self.panes(state));
+        writes
+    }
+
+    fn panes(&mut self, state: &State) -> Option<Write> {
+        let defaults = (&state.options.sampling, state.options.seed, state.options.system.as_deref());
+        let same = |row: &PaneRow, pane: &Pane| {
+            let (chat, name, draft) = (pane.conversation.key, &pane.person.name, draft_of(pane));
+            row.chat == chat
+                && row.name == *name
+                && row.draft == draft
+                && row.system == pane.system
+                && row.settings == settings(pane, defaults)
+        };
+        let still = self.focus == state.focus
+            && self.panes.len() == state.panes.len()
+            && self.panes.iter().zip(&state.panes).all(|(row, pane)| same(row, pane));
+        // Nothing has been done yet: an untouched screen is no session to come back to.
+        if still || (self.panes.is_empty() && self.begun.is_empty() && state.panes.iter().all(|pane| untouched(pane, defaults))) {
+            return None;
+        }
+        self.focus = state.focus;
+        self.panes = state
+            .panes
+            .iter()
+            .map(|pane| PaneRow {
+                chat: pane.conversation.key,
+                name: pane.person.name.clone(),
+                system: pane.system.clone(),
+                settings: settings(pane, defaults),
+                draft: draft_of(pane).to_owned(),
+            })
+            .collect();
+        Some(Write::Panes { focus: state.focus, model: state.snapshot.model.name.clone(), rows: self.panes.clone() })
+    }
+}
+
+/// What comes back as the draft: the own one, when another message is being written anew.
+fn draft_of(pane: &Pane) -> &str {
+    match &pane.rewriting {
+        Some(rewriting) if pane.editor.is_empty() => &rewriting.draft,
+        _ => pane.editor.text(),
+    }
+}
+
+type Defaults<'a> = (&'a SamplingParams, Option<u64>, Option<&'a str>);
+
+fn untouched(pane: &Pane, defaults: Defaults<'_>) -> bool {
+    pane.editor.is_empty() && settings(pane, defaults) == "{}"
+}
+
+fn write(chat: u64, change: Change) -> Write {
+    let id = |node: usize| u32::try_from(node).unwrap_or(u32::MAX);
+    let json = |sampling: &SamplingParams| serde_json::to_string(sampling).ok();
+    match change {
+        Change::Added { id: node, parent, role, text, maker, open } => Write::Message {
+            chat,
+            node: id(node),
+            parent: parent.map(id),
+            role,
+            text,
+            sampling: maker.as_ref().and_then(|maker| json(&maker.sampling)),
+            model: maker.map(|maker| maker.model),
+            streaming: open,
+        },
+        Change::Appended { id: node, text } => Write::Text { chat, node: id(node), text },
+        Change::Reopened { id: node, maker } => Write::Resume {
+            chat,
+            node: id(node),
+            sampling: maker.as_ref().and_then(|maker| json(&maker.sampling)),
+            model: maker.map(|maker| maker.model),
+        },
+        Change::Ended { id: node, note, figures } => {
+            Write::End { chat, node: id(node), note, figures: figures.and_then(|figures| serde_json::to_string(&figures).ok()) }
+        }
+        Change::Leaf(leaf) => Write::Leaf { chat, leaf: leaf.map(id) },
+        Change::Removed(node) => Write::Remove { chat, node: id(node) },
+    }
+}
+
+/// What a pane has of its own; what is as the configuration says is left out, so that a changed configuration counts.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Settings {
+    /// Two layers: not said, and said to be none.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "said")]
+    system: Option<Option<String>>,
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "said")]
+    seed: Option<Option<u64>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_k: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    min_p: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repetition_penalty: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_tokens: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stop: Option<Vec<String>>,
+}
+
+fn said<'de, T: Deserialize<'de>, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Option<T>>, D::Error> {
+    Option::<T>::deserialize(from).map(Some)
+}
+
+fn settings(pane: &Pane, (sampling, seed, system): Defaults<'_>) -> String {
+    fn differs<T: PartialEq + Clone>(own: &T, default: &T) -> Option<T> {
+        (own != default).then(|| own.clone())
+    }
+    let own = &pane.sampling;
+    let settings = Settings {
+        system: differs(&pane.system.as_deref(), &system).map(|system| system.map(str::to_owned)),
+        seed: differs(&pane.seed, &seed),
+        temperature: differs(&own.temperature, &sampling.temperature),
+        top_k: differs(&own.top_k, &sampling.top_k),
+        top_p: differs(&own.top_p, &sampling.top_p),
+        min_p: differs(&own.min_p, &sampling.min_p),
+        repetition_penalty: differs(&own.repetition_penalty, &sampling.repetition_penalty),
+        max_tokens: differs(&own.max_tokens, &sampling.max_tokens),
+        stop: differs(&own.stop, &sampling.stop),
+    };
+    serde_json::to_string(&settings).unwrap_or_else(|_| "{}".into())
+}
+
+/// Gives a pane its own settings again. What cannot be used is left as the configuration has it.
+fn apply(pane: &mut Pane, text: &str) {
+    let Ok(settings) = serde_json::from_str::<Settings>(text) else { return };
+    let own = &pane.sampling;
+    let sampling = SamplingParams {
+        temperature: settings.temperature.unwrap_or(own.temperature),
+        top_k: settings.top_k.unwrap_or(own.top_k),
+        top_p: settings.top_p.unwrap_or(own.top_p),
+        min_p: settings.min_p.unwrap_or(own.min_p),
+        repetition_penalty: settings.repetition_penalty.unwrap_or(own.repetition_penalty),
+        max_tokens: settings.max_tokens.unwrap_or(own.max_tokens),
+        stop: settings.stop.unwrap_or_else(|| own.stop.clone()),
+        ..own.clone()
+    };
+    if sampling.check().is_ok() {
+        pane.sampling = sampling;
+    }
+    if let Some(seed) = settings.seed {
+        pane.seed = seed;
+    }
+    if let Some(system) = settings.system {
+        pane.system = system.map(|text| typed(&text));
+    }
+}
+
+/// One pane of the last session.
+#[derive(Debug)]
+pub struct OldPane {
+    pub row: PaneRow,
+    pub chat: Option<Stored>,
+}
+
+/// A conversation of the store as one of the screen.
+///
+/// # Errors
+/// When it is no tree, or over the screen's bounds.
+pub fn conversation(key: u64, stored: &Stored, cut: &str) -> Result<Conversation, Damaged> {
+    let mut nodes: Vec<Node> = Vec::with_capacity(stored.messages.len());
+    let most = crate::conversation::MAX_NODES;
+    for message in &stored.messages {
+        let at = message.node as usize;
+        if at >= most {
+            return Err(Damaged(format!("message {at} is over the bound of {most}")));
+        }
+        // A number that is missing was deleted.
+        while nodes.len() < at {
+            nodes.push(Node { removed: true, ..node(Role::User, String::new()) });
+        }
+        let sampling = message.sampling.as_deref().and_then(|text| serde_json::from_str::<SamplingParams>(text).ok());
+        let maker = message.model.clone().map(|model| Maker { model, sampling: sampling.unwrap_or_default() });
+        nodes.push(Node {
+            parent: message.parent.map(|parent| parent as usize),
+            note: message.note.as_deref().map(one_line),
+            maker,
+            figures: message.figures.as_deref().and_then(|text| serde_json::from_str::<Figures>(text).ok()),
+            open: message.cut,
+            ..node(message.role, message.text.clone())
+        });
+    }
+    Conversation::restore(key, nodes, stored.leaf.map(|leaf| leaf as usize), cut)
+}
+
+fn node(role: Role, text: String) -> Node {
+    Node { parent: None, role, text, note: None, maker: None, figures: None, open: false, removed: false }
+}
+
+impl State {
+    /// The panes of the last session in place of the present ones; more of these stay at the end, where `least` asks for
+    /// them. Gives the numbers of the conversations that are open again, here and in the store.
+    pub fn restore(&mut self, old: Vec<OldPane>, focus: usize, least: usize) -> Vec<(u64, i64)> {
+        let wanted = old.len().clamp(1, MAX_PANES).max(least.min(MAX_PANES));
+        while self.panes.len() < wanted && self.add_pane() {}
+        self.panes.truncate(wanted);
+        let mut known = Vec::new();
+        for (at, OldPane { row, chat }) in old.into_iter().take(MAX_PANES).enumerate() {
+            self.rename(at, &row.name);
+            let pane = &mut self.panes[at];
+            apply(pane, &row.settings);
+            pane.editor.insert(&row.draft);
+            if let Some(stored) = chat
+                && self.open_chat(at, &stored).is_ok()
+            {
+                known.push((self.panes[at].conversation.key, stored.id));
+            }
+        }
+        self.focus = focus.min(self.panes.len() - 1);
+        known
+    }
+
+    fn rename(&mut self, at: usize, name: &str) {
+        let name: String = one_line(name.trim()).chars().take(24).collect();
+        if !name.is_empty() {
+            let letter = self.free_letter(&name, Some(at));
+            let person = &mut self.panes[at].person;
+            (person.name, person.letter) = (name, letter);
+        }
+    }
+
+    /// Shows a conversation of the store in a pane, in place of the one that is there.
+    ///
+    /// # Errors
+    /// When it cannot be one of the screen; the pane stays as it is then.
+    pub fn open_chat(&mut self, at: usize, stored: &Stored) -> Result<u64, Damaged> {
+        let key = self.new_conversation().key;
+        let cut = self.options.theme.tr("cut off: the program ended");
+        let chat = conversation(key, stored, cut)?;
+        let pane = &mut self.panes[at];
+        let left = super::talk::changes(pane);
+        pane.conversation = chat;
+        pane.transcript = pane.transcript.cleared();
+        pane.transcript.show(&pane.conversation);
+        let mut prompts: Vec<&str> = pane
+            .conversation
+            .path()
+            .into_iter()
+            .map(|id| &pane.conversation.nodes()[id])
+            .filter(|node| node.role == Role::User)
+            .map(|node| node.text.as_str())
+            .collect();
+        prompts.drain(..prompts.len().saturating_sub(50));
+        prompts.into_iter().for_each(|prompt| pane.editor.keep(prompt));
+        self.left.extend(left);
+        Ok(key)
+    }
+}

@@ -1,0 +1,156 @@
+//! What is kept while answers stream: a program that is killed loses at most the last second.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use batchroom::random::SplitMix64;
+use batchroom::store::{Missing, Store};
+
+use crate::harness::*;
+
+/// Programs killed, all together, and how many at once.
+const KILLS: usize = 50;
+const AT_ONCE: usize = 10;
+/// What may be lost.
+const LOST: Duration = Duration::from_secs(1);
+
+/// How many words of the answer have been seen: the last four of them stand on the screen in a row.
+fn seen(screen: &str, answer: &[&str]) -> usize {
+    let text: String = screen.split(['│', '┃', '▌', '\n']).map(str::trim).collect::<Vec<_>>().join(" ");
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    (4..=answer.len()).rev().find(|count| text.contains(&answer[count - 4..*count].join(" "))).unwrap_or(0)
+}
+
+/// One program that answers, and is killed in the middle of it. Gives the words that were there a second before, and those
+/// that are kept.
+fn killed(data: &Path, answer: &[&str], after: Duration) -> (usize, usize) {
+    let data_flag = data.to_str().expect("UTF-8");
+    let args = ["--model", "nano", "--panes", "1", "--pace", "25", "--temperature", "0", "--data", data_flag, "--new"];
+    let mut terminal = Spec::room(&args).size(160, 50).start();
+    terminal.expect("> ");
+    terminal.send(LONG[0]);
+    terminal.wait("the first words", |screen| seen(&screen.contents(), answer) > 0);
+    let end = Instant::now() + after;
+    let mut times = Vec::new();
+    while Instant::now() < end {
+        times.push((Instant::now(), seen(&terminal.screen(), answer)));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let kill = Instant::now();
+    terminal.signal(libc::SIGKILL);
+    let old = times.iter().rev().find(|(at, _)| kill.duration_since(*at) >= LOST).map_or(0, |(_, words)| *words);
+    drop(terminal);
+
+    let store = Store::open(data, Missing::Refuse).expect("it opens");
+    let newest = store.list(1).expect("a list").remove(0);
+    let stored = store.load(newest.id).expect("a conversation");
+    assert_eq!(stored.messages[0].text, LONG[0]);
+    let text = stored.messages.get(1).map(|message| message.text.as_str()).unwrap_or_default();
+    let kept: Vec<&str> = text.split_whitespace().collect();
+    let same = kept.iter().zip(answer).take_while(|(kept, said)| kept == said).count();
+    assert!(same + 1 >= kept.len(), "only what was said is kept, the last word perhaps in part: {text:?}");
+    (old, kept.len())
+}
+
+#[test]
+fn a_kill_in_mid_stream_loses_at_most_the_last_second() {
+    let seed = std::env::var("BATCHROOM_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(5);
+    println!("BATCHROOM_SEED={seed}");
+    let answer = ask(LONG[0], 200);
+    let answer: Vec<&str> = answer.split_whitespace().collect();
+    std::thread::scope(|scope| {
+        for thread in 0..AT_ONCE {
+            let answer = &answer;
+            scope.spawn(move || {
+                let mut dice = SplitMix64(seed + thread as u64);
+                let folder = tempfile::tempdir().expect("a folder");
+                let data = folder.path().join("batchroom.db");
+                let mut older = 0;
+                for round in 0..KILLS / AT_ONCE {
+                    let after = Duration::from_millis(1_100 + dice.range(0, 500));
+                    let (old, kept) = killed(&data, answer, after);
+                    assert!(kept >= old, "{kept} words are kept, and {old} were there a second before");
+                    older += old;
+                    let damage: String = rusqlite::Connection::open(&data)
+                        .and_then(|db| db.query_row("PRAGMA integrity_check", [], |row| row.get(0)))
+                        .expect("a database");
+                    assert_eq!(
+                        (damage.as_str(), Store::open(&data, Missing::Refuse).unwrap().count().unwrap()),
+                        ("ok", round as u64 + 1)
+                    );
+                }
+                assert!(older > 0, "something was older than a second");
+            });
+        }
+    });
+}
+
+#[test]
+fn the_last_session_is_open_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("batchroom.db");
+    let data = data.to_str().expect("UTF-8");
+    let args = ["--model", "nano", "--panes", "2", "--temperature", "0", "--max-tokens", "12", "--pace", "full", "--data", data];
+    let mut terminal = Spec::room(&args).start();
+    terminal.expect("> ");
+    terminal.send("Say hello.");
+    terminal.keys(&ctrl('r'));
+    terminal.expect("New name for");
+    terminal.keys("zoe\r");
+    terminal.expect("zoe");
+    terminal.keys(TAB);
+    terminal.keys("a draft of b");
+    terminal.expect("> a draft of b");
+    terminal.keys(&ctrl('c'));
+    terminal.expect("Conversations are kept.");
+    terminal.keys("y");
+    assert_eq!(terminal.status(), 0);
+
+    let mut terminal = Spec::room(&args[..2].iter().chain(&args[10..]).copied().collect::<Vec<_>>()).start();
+    for text in ["❯ Say hello.", "zoe", "> a draft of b", "2 panes of the last session are open again"] {
+        terminal.expect(text);
+    }
+    // An earlier conversation in the other pane is in this one already.
+    terminal.keys("\x1by");
+    terminal.expect("Earlier conversations");
+    terminal.expect("zoe");
+    terminal.keys("hello\r");
+    terminal.expect("that conversation is open in this pane");
+    terminal.keys(&ctrl('c'));
+    terminal.keys("y");
+    assert_eq!(terminal.status(), 0);
+
+    let mut fresh = Spec::room(&["--model", "nano", "--data", data, "--new"]).start();
+    fresh.expect("> ");
+    fresh.absent("Say hello.");
+    fresh.keys("\x1byhel");
+    fresh.wait("the row", |screen| screen.contents().contains("zoe"));
+    fresh.keys(ENTER);
+    fresh.expect("❯ Say hello.");
+    fresh.expect("open again: Say hello.");
+    fresh.keys(&ctrl('c'));
+    fresh.keys("y");
+    assert_eq!(fresh.status(), 0);
+}
+
+#[test]
+fn a_database_that_cannot_be_had_is_said_and_the_chat_works() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("batchroom.db");
+    std::fs::write(&data, "a letter, and no database").expect("a file");
+    let data = data.to_str().expect("UTF-8");
+    let args = ["--model", "nano", "--temperature", "0", "--max-tokens", "8", "--pace", "full", "--data", data];
+    let mut terminal = Spec::room(&args).size(200, 50).start();
+    terminal.expect("is not a database of batchroom");
+    terminal.send("Say hello.");
+    terminal.keys(&ctrl('c'));
+    terminal.keys(&ctrl('c'));
+    terminal.status();
+    let mut off = Spec::room(&["--model", "nano", "--history", "false", "--data", data]).start();
+    off.expect("history is off");
+    off.keys(&ctrl('c'));
+    off.expect("Conversations are not kept.");
+    off.keys("y");
+    assert_eq!(off.status(), 0);
+    assert_eq!(std::fs::read_to_string(data).unwrap(), "a letter, and no database");
+}
