@@ -150,7 +150,7 @@ fn wait(cells: &mut [Cell]) {
 }
 
 fn cell(record: &StepRecord, user: UserId) -> Cell {
-    if record.preempted.iter().any(|(victim, _)| *victim == user) {
+    if record.preempted.iter().any(|victim| victim.user == user) {
         return Cell::Preempted;
     }
     if let Some((_, reason)) = record.finished.iter().find(|(ended, _)| *ended == user) {
