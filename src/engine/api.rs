@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
-use crate::batch::{RequestId, RowKind, UserId};
 pub use super::timeline::Timeline;
+use crate::batch::{RequestId, RowKind, UserId};
 pub use crate::histogram::Summary;
 use crate::sampling::{InvalidSampling, SamplingParams};
 use crate::scheduler::Refused;

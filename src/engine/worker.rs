@@ -502,13 +502,7 @@ impl Worker {
     }
 
     /// `started` and `ended` in engine time.
-    fn commit(
-        &mut self,
-        batch: Batch,
-        fault: Option<String>,
-        (started, ended): (Duration, Duration),
-        parts: Option<StepParts>,
-    ) {
+    fn commit(&mut self, batch: Batch, fault: Option<String>, (started, ended): (Duration, Duration), parts: Option<StepParts>) {
         let mut data = self.recorder.is_some().then(|| StepData {
             n: batch.step,
             t: micros(started),

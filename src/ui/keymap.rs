@@ -42,6 +42,8 @@ pub enum Action {
     Quit,
     Back,
     Replay(Film),
+    Glance(Glance),
+    Stroll(Stroll),
     Edit(Edit),
 }
 
@@ -58,6 +60,35 @@ pub enum Film {
     Slower,
     Faster,
     GoTo,
+}
+
+/// What the machine room can be asked from anywhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Glance {
+    LookBack,
+    NextPanel,
+    Freeze,
+    Sort,
+    Span,
+}
+
+/// Moves over the steps that were, and inside a panel that is alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stroll {
+    Back,
+    On,
+    PageBack,
+    PageOn,
+    First,
+    Last,
+    EventBack,
+    EventOn,
+    Closer,
+    Wider,
+    Up,
+    Down,
+    Seek,
+    Leave,
 }
 
 /// Moves and changes inside an editor.
@@ -90,11 +121,22 @@ pub enum Group {
     Program,
     Editing,
     Replay,
+    Look,
+    Alone,
 }
 
 impl Group {
-    pub const ALL: [Group; 7] =
-        [Group::Replay, Group::Chat, Group::Panes, Group::Engine, Group::Model, Group::Program, Group::Editing];
+    pub const ALL: [Group; 9] = [
+        Group::Look,
+        Group::Alone,
+        Group::Replay,
+        Group::Chat,
+        Group::Panes,
+        Group::Engine,
+        Group::Model,
+        Group::Program,
+        Group::Editing,
+    ];
 
     pub fn title(self) -> &'static str {
         match self {
@@ -105,6 +147,8 @@ impl Group {
             Group::Program => "Program",
             Group::Editing => "Editing",
             Group::Replay => "Replay",
+            Group::Look => "Looking back",
+            Group::Alone => "One panel",
         }
     }
 }
@@ -161,7 +205,7 @@ impl Key {
 }
 
 /// One row of the table.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Binding {
     pub action: Action,
     /// The first is the one to show.
@@ -192,7 +236,7 @@ pub const TABLE: &[Binding] = &[
     ),
     bind(Action::NextPane, &[Key::plain(KeyCode::Tab)], "pane", "go to the next pane", Group::Panes),
     bind(Action::Cancel, &[Key::ctrl('c')], "stop", "stop this pane's answer; with none to stop, quit", Group::Chat),
-    bind(Action::View, &[Key::plain(KeyCode::F(8))], "panels", "both rooms, all panels, chats only", Group::Panes),
+    bind(Action::View, &[Key::plain(KeyCode::F(8))], "panels", "watch (both rooms), teach (all panels), chat", Group::Panes),
     bind(Action::Pause, &[Key::plain(KeyCode::F(2))], "pause", "pause the engine, or let it run", Group::Engine),
     bind(Action::Step, &[Key::plain(KeyCode::F(3))], "step", "pause and make one step", Group::Engine),
     bind(Action::Slower, &[Key::plain(KeyCode::F(4))], "slower", "slow motion: fewer steps a second", Group::Engine),
@@ -222,6 +266,17 @@ pub const TABLE: &[Binding] = &[
     bind(Action::Params, &[Key::alt('p')], "", "this pane's system prompt and sampling", Group::Panes),
     bind(Action::Zoom, &[Key::ctrl('o'), Key::plain(KeyCode::F(7))], "", "this pane alone, or all", Group::Panes),
     bind(Action::StepTen, &[Key::with(KeyCode::F(3), SHIFT), Key::alt('0')], "", "pause and make ten steps", Group::Engine),
+    bind(
+        Action::Glance(Glance::LookBack),
+        &[Key::plain(KeyCode::F(11))],
+        "look back",
+        "look back at the steps that were",
+        Group::Engine,
+    ),
+    bind(Action::Glance(Glance::NextPanel), &[Key::plain(KeyCode::F(12))], "", "one panel alone, then the next", Group::Engine),
+    bind(Action::Glance(Glance::Freeze), &[Key::alt('z')], "", "hold the panels still while the engine runs on", Group::Engine),
+    bind(Action::Glance(Glance::Sort), &[Key::alt('s')], "", "sort the users by the next column", Group::Engine),
+    bind(Action::Glance(Glance::Span), &[Key::alt('t')], "", "charts of 60 s, 10 min, 1 h, 24 h", Group::Engine),
     bind(Action::FullSpeed, &[Key::plain(KeyCode::F(6))], "", "full speed", Group::Engine),
     bind(Action::Model, &[Key::ctrl('g')], "", "get the better model, stop that, or switch to it", Group::Model),
     bind(Action::SwitchBack, &[], "", "switch back to the model before", Group::Model),
@@ -294,7 +349,18 @@ pub const REPLAY: &[Binding] = &[
         "faster",
         "play at twice the speed",
     ),
-    bind(Action::View, &[Key::plain(KeyCode::F(8))], "panels", "both rooms, all panels, chats only", Group::Panes),
+    bind(Action::View, &[Key::plain(KeyCode::F(8))], "panels", "watch (both rooms), teach (all panels), chat", Group::Panes),
+    bind(
+        Action::Glance(Glance::LookBack),
+        &[Key::plain(KeyCode::F(11))],
+        "look back",
+        "look back at the steps that were",
+        Group::Engine,
+    ),
+    bind(Action::Glance(Glance::NextPanel), &[Key::plain(KeyCode::F(12))], "", "one panel alone, then the next", Group::Engine),
+    bind(Action::Glance(Glance::Freeze), &[Key::alt('z')], "", "hold the panels still while the engine runs on", Group::Engine),
+    bind(Action::Glance(Glance::Sort), &[Key::alt('s')], "", "sort the users by the next column", Group::Engine),
+    bind(Action::Glance(Glance::Span), &[Key::alt('t')], "", "charts of 60 s, 10 min, 1 h, 24 h", Group::Engine),
     film(Film::FarBack, &[Key::plain(KeyCode::PageUp)], "", "100 steps back"),
     film(Film::FarOn, &[Key::plain(KeyCode::PageDown)], "", "100 steps on"),
     film(Film::First, &[Key::plain(KeyCode::Home)], "", "to the beginning"),
@@ -318,6 +384,117 @@ pub const REPLAY: &[Binding] = &[
     bind(Action::Redraw, &[Key::ctrl('l')], "", "draw the screen again", Group::Program),
     bind(Action::Suspend, &[Key::ctrl('z')], "", "to the shell; fg comes back", Group::Program),
     bind(Action::Back, &[Key::plain(KeyCode::Esc)], "", "close what is open; twice: quit", Group::Program),
+];
+
+const fn look(stroll: Stroll, keys: &'static [Key], short: &'static str, about: &'static str) -> Binding {
+    bind(Action::Stroll(stroll), keys, short, about, Group::Look)
+}
+
+const fn alone(stroll: Stroll, keys: &'static [Key], short: &'static str, about: &'static str) -> Binding {
+    bind(Action::Stroll(stroll), keys, short, about, Group::Alone)
+}
+
+/// The keys while steps are looked back at: nothing is typed there, so letters are keys. The engine's keys stay.
+pub const LOOK: &[Binding] = &[
+    look(
+        Stroll::Leave,
+        &[Key::plain(KeyCode::Esc), Key::plain(KeyCode::Char('q')), Key::ctrl('c')],
+        "live again",
+        "back to what is live",
+    ),
+    look(Stroll::Back, &[Key::plain(KeyCode::Left)], "step back", "one step back"),
+    look(Stroll::On, &[Key::plain(KeyCode::Right)], "step on", "one step on; at the end, what has come since"),
+    look(
+        Stroll::EventBack,
+        &[Key::plain(KeyCode::Char('p')), Key::plain(KeyCode::Char('['))],
+        "event before",
+        "the event before: admission, preemption, end, refusal, change",
+    ),
+    look(Stroll::EventOn, &[Key::plain(KeyCode::Char('n')), Key::plain(KeyCode::Char(']'))], "next event", "the next event"),
+    look(Stroll::Wider, &[Key::plain(KeyCode::Char('-'))], "wider", "more steps a column: 2, 5, 10, up to 100"),
+    look(
+        Stroll::Closer,
+        &[Key::plain(KeyCode::Char('+')), Key::plain(KeyCode::Char('='))],
+        "closer",
+        "fewer steps a column, down to 1",
+    ),
+    look(Stroll::PageBack, &[Key::plain(KeyCode::PageUp)], "", "a screen of steps back"),
+    look(Stroll::PageOn, &[Key::plain(KeyCode::PageDown)], "", "a screen of steps on"),
+    look(Stroll::First, &[Key::plain(KeyCode::Home)], "", "the oldest step that is kept"),
+    look(Stroll::Last, &[Key::plain(KeyCode::End)], "", "the newest step, as of now"),
+    look(Stroll::Up, &[Key::plain(KeyCode::Up)], "", "scroll the words about the step up"),
+    look(Stroll::Down, &[Key::plain(KeyCode::Down)], "", "scroll them down"),
+    look(Stroll::Seek, &[Key::plain(KeyCode::Enter)], "", "in a replay: go to this step"),
+    bind(Action::Glance(Glance::LookBack), &[Key::plain(KeyCode::F(11))], "", "back to what is live, too", Group::Look),
+    ENGINE[0],
+    ENGINE[1],
+    ENGINE[2],
+    ENGINE[3],
+    ENGINE[4],
+    bind(Action::Glance(Glance::NextPanel), &[Key::plain(KeyCode::F(12))], "", "one panel alone, then the next", Group::Engine),
+    bind(Action::View, &[Key::plain(KeyCode::F(8))], "", "watch (both rooms), teach (all panels), chat", Group::Panes),
+    bind(Action::Palette, &[Key::ctrl('p')], "", "list every action and run one", Group::Program),
+    bind(Action::Help, &[Key::plain(KeyCode::F(1))], "help", "these keys", Group::Program),
+    bind(Action::Redraw, &[Key::ctrl('l')], "", "draw the screen again", Group::Program),
+    bind(Action::Suspend, &[Key::ctrl('z')], "", "to the shell; fg comes back", Group::Program),
+];
+
+/// The keys while one panel is alone.
+pub const ALONE: &[Binding] = &[
+    alone(
+        Stroll::Leave,
+        &[Key::plain(KeyCode::Esc), Key::plain(KeyCode::Char('q')), Key::ctrl('c')],
+        "all panels",
+        "back to the rooms",
+    ),
+    bind(Action::Glance(Glance::NextPanel), &[Key::plain(KeyCode::F(12))], "next panel", "the next panel", Group::Alone),
+    alone(Stroll::Up, &[Key::plain(KeyCode::Up)], "", "scroll up"),
+    alone(Stroll::Down, &[Key::plain(KeyCode::Down)], "", "scroll down"),
+    alone(Stroll::PageBack, &[Key::plain(KeyCode::PageUp)], "", "scroll up a page"),
+    alone(Stroll::PageOn, &[Key::plain(KeyCode::PageDown)], "", "scroll down a page"),
+    alone(Stroll::First, &[Key::plain(KeyCode::Home)], "", "to the top"),
+    alone(Stroll::Last, &[Key::plain(KeyCode::End)], "", "to the bottom"),
+    bind(
+        Action::Glance(Glance::LookBack),
+        &[Key::plain(KeyCode::F(11))],
+        "look back",
+        "look back at the steps that were",
+        Group::Engine,
+    ),
+    bind(
+        Action::Glance(Glance::Sort),
+        &[Key::alt('s'), Key::plain(KeyCode::Char('s'))],
+        "",
+        "sort the users by the next column",
+        Group::Engine,
+    ),
+    bind(
+        Action::Glance(Glance::Span),
+        &[Key::alt('t'), Key::plain(KeyCode::Char('t'))],
+        "",
+        "charts of 60 s, 10 min, 1 h, 24 h",
+        Group::Engine,
+    ),
+    bind(Action::Glance(Glance::Freeze), &[Key::alt('z')], "", "hold the panels still while the engine runs on", Group::Engine),
+    ENGINE[0],
+    ENGINE[1],
+    ENGINE[2],
+    ENGINE[3],
+    ENGINE[4],
+    bind(Action::View, &[Key::plain(KeyCode::F(8))], "", "watch (both rooms), teach (all panels), chat", Group::Panes),
+    bind(Action::Palette, &[Key::ctrl('p')], "", "list every action and run one", Group::Program),
+    bind(Action::Help, &[Key::plain(KeyCode::F(1))], "help", "these keys", Group::Program),
+    bind(Action::Redraw, &[Key::ctrl('l')], "", "draw the screen again", Group::Program),
+    bind(Action::Suspend, &[Key::ctrl('z')], "", "to the shell; fg comes back", Group::Program),
+];
+
+/// What holds for the engine wherever one is.
+const ENGINE: [Binding; 5] = [
+    bind(Action::Pause, &[Key::plain(KeyCode::F(2))], "pause", "pause the engine, or let it run", Group::Engine),
+    bind(Action::Step, &[Key::plain(KeyCode::F(3))], "", "pause and make one step", Group::Engine),
+    bind(Action::Slower, &[Key::plain(KeyCode::F(4))], "", "slow motion: fewer steps a second", Group::Engine),
+    bind(Action::Faster, &[Key::plain(KeyCode::F(5))], "", "more steps a second", Group::Engine),
+    bind(Action::FullSpeed, &[Key::plain(KeyCode::F(6))], "", "full speed", Group::Engine),
 ];
 
 /// What a key asks for; None when it is text, or nothing.

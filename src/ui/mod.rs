@@ -3,6 +3,7 @@
 pub mod editor;
 pub mod format;
 pub mod keymap;
+pub mod machine;
 pub mod params;
 pub mod people;
 pub mod player;

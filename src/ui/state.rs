@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::editor::Editor;
 use super::keymap;
+use super::machine::Machine;
 use super::params::Form;
 use super::people::{People, Person};
 use super::replay::Reel;
@@ -153,6 +154,7 @@ pub struct State {
     gone: Vec<Person>,
     pub mode: Mode,
     pub rooms: Rooms,
+    pub machine: Machine,
     pub zoom: bool,
     pub broadcast: bool,
     pub better: Better,
@@ -185,6 +187,7 @@ impl State {
             gone: Vec::new(),
             mode: Mode::Chat,
             rooms: Rooms::Both,
+            machine: Machine::default(),
             zoom: false,
             broadcast: false,
             notice: None,
@@ -285,7 +288,17 @@ impl State {
 
     /// The keys that are in force.
     pub fn keys(&self) -> &'static [keymap::Binding] {
-        if self.replay.is_some() { keymap::REPLAY } else { keymap::TABLE }
+        match () {
+            () if self.machine.look.is_some() => keymap::LOOK,
+            () if self.machine.alone.is_some() => keymap::ALONE,
+            () if self.replay.is_some() => keymap::REPLAY,
+            () => keymap::TABLE,
+        }
+    }
+
+    /// What the panels show: the newest snapshot, or the one that they hold.
+    pub fn shown(&self) -> &Snapshot {
+        self.machine.frozen.as_ref().unwrap_or(&self.snapshot)
     }
 
     pub fn on_small_model(&self) -> bool {

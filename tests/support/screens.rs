@@ -283,6 +283,17 @@ fn model() -> ModelInfo {
     }
 }
 
+fn latencies() -> Latencies {
+    let times = |p50: f64| Summary {
+        p50: Some(p50),
+        p95: Some(2.0 * p50),
+        p99: Some(2.6 * p50),
+        mean: Some(1.1 * p50),
+        max: Some(4.0 * p50),
+    };
+    Latencies { queue: times(0.012), ttft: times(0.09), tpot: times(0.0051), itl: times(0.0048), end_to_end: times(2.4) }
+}
+
 /// Six people, each in another state.
 pub fn rich() -> Snapshot {
     Snapshot {
@@ -316,9 +327,9 @@ pub fn rich() -> Snapshot {
             ..Totals::default()
         },
         ledger: Arc::default(),
-        latencies: Latencies::default(),
+        latencies: latencies(),
         without: Vec::new(),
-        prediction: None,
+        prediction: Some(Prediction { requests: 41, error_median: 0.18, ratio_median: 1.05 }),
         witnesses_due: 0,
         timeline: timeline(),
         longer: Arc::new([history(), history(), VecDeque::new()]),
@@ -341,6 +352,7 @@ pub fn fresh() -> Snapshot {
     snapshot.timeline = Timeline::default();
     snapshot.history.clear();
     snapshot.longer = Arc::default();
+    (snapshot.latencies, snapshot.prediction) = (Latencies::default(), None);
     snapshot.notes.clear();
     snapshot
 }

@@ -14,7 +14,7 @@ use ratatui::{Frame, Terminal};
 use crate::sample::{fresh, rich, rows};
 use crate::{act, key, state, type_text, with};
 
-fn picture(state: &mut State, width: u16, height: u16) -> String {
+pub fn picture(state: &mut State, width: u16, height: u16) -> String {
     screen::measure(state, Rect::new(0, 0, width, height));
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     let mut cursor = None;
@@ -35,7 +35,7 @@ fn picture(state: &mut State, width: u16, height: u16) -> String {
 }
 
 /// Four people in mid-conversation: one reads, one is prefilled, one has an answer, one was preempted.
-fn busy() -> State {
+pub fn busy() -> State {
     let mut state = state(Snapshot { model: fresh().model, ..rich() });
     let questions = [
         ("What is continuous batching?", "It is a way of letting new requests join between steps"),

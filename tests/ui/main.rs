@@ -6,6 +6,7 @@ mod sample;
 mod acts;
 mod fuzz;
 mod layouts;
+mod machine;
 
 use std::sync::Arc;
 use std::time::Duration;

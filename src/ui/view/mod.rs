@@ -3,12 +3,18 @@
 pub mod charts;
 pub mod header;
 pub mod kv;
+mod lanes;
 pub mod layout;
+pub mod ledger;
+pub mod look;
+pub mod machine;
 pub mod notes;
 pub mod pane;
 mod panel;
 pub mod popup;
 pub mod screen;
 pub mod status;
+pub mod step;
 pub mod timeline;
+pub mod times;
 pub mod users;

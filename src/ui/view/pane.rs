@@ -192,11 +192,12 @@ fn status_words(state: &State, pane: &Pane, people: &People) -> (Vec<String>, St
     let Some(view) = state.view_of(pane) else { return (vec![String::new()], theme.quiet()) };
     if pane.live && is_live(view) {
         if let Some(why) = &view.waiting {
-            let words = super::users::why(why, people);
+            let words = super::users::why(why, people, theme);
             let preempted = matches!(why, Waiting::Preempted { .. }) || view.status == Status::Preempted;
             let head = if preempted { "preempted, its text stays" } else { "waits" };
             let paused = if state.snapshot.state == RunState::Paused { " (paused)" } else { "" };
-            let (short_head, short) = (if preempted { "preempted" } else { "waits" }, super::users::why_short(why, people));
+            let (short_head, short) =
+                (if preempted { "preempted" } else { "waits" }, super::users::why_short(why, people, theme));
             return (
                 vec![
                     format!("{head}: {words}{paused}"),
