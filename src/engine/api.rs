@@ -505,6 +505,13 @@ pub enum NoteKind {
         blocks: usize,
         cached: usize,
     },
+    /// The first or the last chunk of a prompt that took more than one.
+    Chunk {
+        user: UserId,
+        start: usize,
+        tokens: usize,
+        last: bool,
+    },
     Preempted {
         user: UserId,
         by: TakenBy,

@@ -180,6 +180,7 @@ impl Core {
         let mut record = self.records.begin(&batch, &self.scheduler);
         record.preempted.splice(0..0, self.preempted_between.drain(..));
         (record.at, record.parts) = (ended, parts);
+        self.note_chunks(&batch, &record);
         let of_kind = |kind: RowKind| batch.rows.iter().filter(move |row| row.kind == kind);
         let prefilled: usize = of_kind(RowKind::Prefill).map(|row| row.len()).sum();
         let decodes = of_kind(RowKind::Decode).count();
@@ -231,6 +232,17 @@ impl Core {
         let duration = ended.saturating_sub(started);
         self.cost.step(decodes, prefilled, duration);
         self.end_step(record, StepFigures { at: ended, duration, rows, sampled, prefilled, parts, by_hand: self.paused() });
+    }
+
+    /// The first and the last chunk of each prompt that takes more than one: those between would fill the log.
+    fn note_chunks(&mut self, batch: &Batch, record: &StepRecord) {
+        for row in batch.rows.iter().filter(|row| row.kind == RowKind::Prefill) {
+            let first = record.admitted.iter().any(|admission| admission.request == row.id);
+            if first != row.samples {
+                let (user, start, tokens, last) = (row.user, row.start, row.len(), row.samples);
+                self.records.note(record.step, NoteKind::Chunk { user, start, tokens, last });
+            }
+        }
     }
 
     fn end_step(&mut self, mut record: StepRecord, figures: StepFigures) {

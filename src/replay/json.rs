@@ -188,6 +188,9 @@ fn note_words(kind: &NoteKind) -> String {
         NoteKind::Admitted { user, blocks, cached } => {
             format!("user {} admitted with {blocks} blocks, {cached} tokens cached", user.0)
         }
+        NoteKind::Chunk { user, start, tokens, last } => {
+            format!("user {} {} chunk: {tokens} tokens from {start}", user.0, if *last { "last" } else { "first" })
+        }
         NoteKind::Preempted { user, by, lost } => {
             let by = match by {
                 TakenBy::User(by) => format!("for user {}", by.0),

@@ -24,12 +24,23 @@ pub enum Panel {
     Times,
     /// What preemption cost and the prefix cache saved.
     Ledger,
+    /// Signs that the machine is full, and what helps.
+    Signals,
     Notes,
 }
 
 impl Panel {
-    pub const ALL: [Panel; 8] =
-        [Panel::Timeline, Panel::Step, Panel::Users, Panel::Kv, Panel::Charts, Panel::Times, Panel::Ledger, Panel::Notes];
+    pub const ALL: [Panel; 9] = [
+        Panel::Timeline,
+        Panel::Step,
+        Panel::Users,
+        Panel::Kv,
+        Panel::Charts,
+        Panel::Times,
+        Panel::Ledger,
+        Panel::Signals,
+        Panel::Notes,
+    ];
 
     fn next(self) -> Option<Panel> {
         let at = Panel::ALL.iter().position(|panel| *panel == self)?;

@@ -7,7 +7,7 @@ use batchroom::batch::UserId;
 use batchroom::engine::api::*;
 use batchroom::ui::people::{People, Person};
 use batchroom::ui::theme::{Colors, Theme};
-use batchroom::ui::view::{charts, header, kv, ledger, notes, step, timeline, times, users};
+use batchroom::ui::view::{charts, header, kv, ledger, notes, signals, step, timeline, times, users};
 use batchroom::ui::words::Lang;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -18,7 +18,7 @@ use sample::{Dice, fresh, people, rich};
 type Draw = fn(&mut Buffer, Rect, &Snapshot, &People, Theme);
 type Wanted = fn(&Snapshot, u16) -> u16;
 
-const PANELS: [(&str, Draw, Wanted); 9] = [
+const PANELS: [(&str, Draw, Wanted); 10] = [
     ("header", header::draw, header::wanted_height),
     ("timeline", timeline::draw, timeline::wanted_height),
     ("users", users::draw, users::wanted_height),
@@ -28,6 +28,7 @@ const PANELS: [(&str, Draw, Wanted); 9] = [
     ("step", step::draw, step::wanted_height),
     ("times", times::draw, times::wanted_height),
     ("ledger", ledger::draw, ledger::wanted_height),
+    ("signals", signals::draw, signals::wanted_height),
 ];
 
 fn theme() -> Theme {

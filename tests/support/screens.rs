@@ -259,6 +259,7 @@ fn notes() -> VecDeque<Note> {
         note(4150, NoteKind::Finished { user: UserId(2), reason: FinishReason::Stop, generated: 212 }),
         note(4164, NoteKind::Queued { user: UserId(1), prompt_tokens: 2140, ahead: 0 }),
         note(4171, NoteKind::Admitted { user: UserId(1), blocks: 9, cached: 32 }),
+        note(4171, NoteKind::Chunk { user: UserId(1), start: 32, tokens: 144, last: false }),
         note(4173, NoteKind::Preempted { user: UserId(3), by: TakenBy::User(UserId(0)), lost: 310 }),
         note(4173, NoteKind::Queued { user: UserId(4), prompt_tokens: 40, ahead: 1 }),
         note(4179, NoteKind::Rejected { user: UserId(2), why: long }),
@@ -492,7 +493,8 @@ impl Dice {
 
     fn note(&mut self) -> Note {
         let user = self.user();
-        let kind = match self.below(5) {
+        let kind = match self.below(6) {
+            5 => NoteKind::Chunk { user, start: self.number(), tokens: self.number(), last: self.below(2) > 0 },
             0 => NoteKind::Queued { user, prompt_tokens: self.number(), ahead: self.number() },
             1 => NoteKind::Admitted { user, blocks: self.number(), cached: self.number() },
             2 => NoteKind::Preempted { user, by: self.taken_by(), lost: self.number() },

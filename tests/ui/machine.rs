@@ -299,7 +299,13 @@ fn pictures_of_each_view_in_both_languages() {
 
 #[test]
 fn pictures_of_panels_alone() {
-    for (panel, name) in [(Panel::Charts, "charts"), (Panel::Step, "step"), (Panel::Ledger, "ledger"), (Panel::Times, "times")] {
+    for (panel, name) in [
+        (Panel::Charts, "charts"),
+        (Panel::Step, "step"),
+        (Panel::Ledger, "ledger"),
+        (Panel::Times, "times"),
+        (Panel::Signals, "signals"),
+    ] {
         let mut state = busy();
         state.machine.alone = Some(panel);
         insta::assert_snapshot!(format!("alone-{name}-120x36"), picture(&mut state, 120, 36));

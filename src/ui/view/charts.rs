@@ -77,12 +77,14 @@ impl<'a> Scene<'a> {
     }
 }
 
+type Value = Box<dyn Fn(&Sample) -> Option<f64>>;
+
 /// One figure over time.
 struct Chart {
     name: &'static str,
     /// What it is, with its unit.
     about: String,
-    value: Box<dyn Fn(&Sample) -> Option<f64>>,
+    value: Value,
     show: fn(f64) -> String,
     /// What a full bar stands for; None: the largest seen.
     top: Option<f64>,

@@ -42,7 +42,7 @@ pub fn draw(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: &People, 
         0..=1 => height,
         2..=3 => 1,
         4 => 2,
-        5 => 3,
+        5 if kv.owners.len() > width => 3,
         _ => LINES,
     };
     let rows = height - lines;

@@ -3,7 +3,7 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::{charts, kv, ledger, look, notes, step, timeline, times, users};
+use super::{charts, kv, ledger, look, notes, signals, step, timeline, times, users};
 use crate::ui::machine::Panel;
 use crate::ui::people::People;
 use crate::ui::state::{Rooms, State};
@@ -33,9 +33,9 @@ pub fn draw(buf: &mut Buffer, area: Rect, state: &State, people: &People) {
         let left = Rect { width: area.width / 2, ..area };
         let right = Rect { x: area.x + left.width, width: area.width - left.width, ..area };
         stack(buf, left, state, people, &[Panel::Timeline, Panel::Users, Panel::Step, Panel::Notes]);
-        stack(buf, right, state, people, &[Panel::Kv, Panel::Charts, Panel::Times, Panel::Ledger]);
+        stack(buf, right, state, people, &[Panel::Kv, Panel::Charts, Panel::Times, Panel::Ledger, Panel::Signals]);
     } else if state.rooms == Rooms::Machine {
-        stack(buf, area, state, people, &[Panel::Timeline, Panel::Users, Panel::Kv, Panel::Step, Panel::Charts, Panel::Notes]);
+        stack(buf, area, state, people, &[Panel::Timeline, Panel::Step, Panel::Users, Panel::Kv, Panel::Charts, Panel::Notes]);
     } else {
         stack(buf, area, state, people, &[Panel::Timeline, Panel::Users, Panel::Kv, Panel::Charts, Panel::Notes]);
     }
@@ -49,6 +49,7 @@ impl Panel {
             Panel::Step => 6,
             Panel::Times => 9,
             Panel::Ledger => 7,
+            Panel::Signals => 6,
             Panel::Notes => 4,
         }
     }
@@ -63,6 +64,7 @@ impl Panel {
             Panel::Charts => charts::wanted_height(snapshot, columns),
             Panel::Times => times::wanted_height(snapshot, columns),
             Panel::Ledger => ledger::wanted_height(snapshot, columns),
+            Panel::Signals => signals::wanted_height(snapshot, columns),
             Panel::Notes => notes::wanted_height(snapshot, columns),
         }
     }
@@ -77,6 +79,7 @@ impl Panel {
             Panel::Charts => charts::draw_over(buf, area, snapshot, people, theme, state.machine.span),
             Panel::Times => times::draw(buf, area, snapshot, people, theme),
             Panel::Ledger => ledger::draw(buf, area, snapshot, people, theme),
+            Panel::Signals => signals::draw(buf, area, snapshot, people, theme),
             Panel::Notes => notes::draw(buf, area, snapshot, people, theme),
         }
     }
@@ -90,6 +93,7 @@ fn draw_alone(buf: &mut Buffer, area: Rect, panel: Panel, state: &State, people:
         Panel::Step => step::draw_scrolled(buf, area, snapshot, people, theme, scroll),
         Panel::Charts => charts::draw_large(buf, area, snapshot, theme, state.machine.span, scroll),
         Panel::Ledger => ledger::draw_scrolled(buf, area, snapshot, people, theme, scroll),
+        Panel::Signals => signals::draw_scrolled(buf, area, snapshot, people, theme, scroll),
         Panel::Notes => notes::draw_scrolled(buf, area, snapshot, people, theme, scroll),
         Panel::Timeline | Panel::Users | Panel::Kv | Panel::Times => panel.draw(buf, area, state, people),
     }

@@ -13,6 +13,7 @@ pub mod pane;
 mod panel;
 pub mod popup;
 pub mod screen;
+pub mod signals;
 pub mod status;
 pub mod step;
 pub mod timeline;

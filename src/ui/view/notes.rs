@@ -84,6 +84,7 @@ fn user(kind: &NoteKind) -> Option<UserId> {
     match kind {
         NoteKind::Queued { user, .. }
         | NoteKind::Admitted { user, .. }
+        | NoteKind::Chunk { user, .. }
         | NoteKind::Preempted { user, .. }
         | NoteKind::Finished { user, .. }
         | NoteKind::Rejected { user, .. } => Some(*user),
@@ -137,6 +138,14 @@ fn words(kind: &NoteKind, people: &People, theme: Theme) -> (String, Style) {
                 cached => say!(theme, "admitted with {}, {} cached", blocks, tokens(*cached, theme)),
             };
             (words, theme.text())
+        }
+        NoteKind::Chunk { start, tokens: count, last, .. } => {
+            let (count, start) = (tokens(*count, theme), format::count(*start as u64));
+            let words = match last {
+                false => say!(theme, "first chunk of its prompt: {} from position {}", count, start),
+                true => say!(theme, "last chunk of its prompt: {} from position {}", count, start),
+            };
+            (words, theme.quiet())
         }
         NoteKind::Preempted { by, lost, .. } => {
             let lost = tokens(*lost, theme);
