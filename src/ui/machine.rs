@@ -157,9 +157,6 @@ impl Look {
     pub fn fit(&mut self, columns: usize) {
         if self.columns != columns.max(1) {
             self.columns = columns.max(1);
-            // Seen for the first time, or in another window: the newest steps at the right edge, if the cursor is there.
-            let last = self.held.timeline.len().saturating_sub(1) / self.per();
-            self.left = self.left.min((last + 1).saturating_sub(self.columns));
             self.settle();
         }
     }
@@ -169,10 +166,12 @@ impl Look {
         self
     }
 
-    /// The cursor is in view; the view moves as little as that needs.
+    /// The cursor is in view, and no column is empty while there are steps for it; the view moves as little as that needs.
     fn settle(&mut self) {
-        self.place = self.place.min(self.held.timeline.len().saturating_sub(1));
+        let last = self.held.timeline.len().saturating_sub(1);
+        self.place = self.place.min(last);
         let at = self.place / self.per();
+        self.left = self.left.min((last / self.per() + 1).saturating_sub(self.columns));
         self.left = self.left.clamp((at + 1).saturating_sub(self.columns), at);
     }
 

@@ -1,5 +1,7 @@
 //! The steps that were: a cursor over the timeline, and under it the step's decisions in words.
 
+use std::collections::HashSet;
+
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
@@ -30,13 +32,10 @@ fn plot(width: usize, people: &People, look: &Look, theme: Theme) -> Plot {
 /// Everybody who has something in the window, and the others of the snapshot as far as there is room.
 fn who(snapshot: &Snapshot, window: Window, rows: usize) -> (Vec<UserId>, Vec<Vec<Cell>>, usize) {
     let mut users: Vec<UserId> = snapshot.users.iter().map(|view| view.user).collect();
+    let mut known: HashSet<UserId> = users.iter().copied().collect();
     let from = window.left * window.per;
     for record in snapshot.timeline.range(from..from + window.columns * window.per) {
-        for row in record.rows.iter().filter(|row| !snapshot.users.iter().any(|view| view.user == row.user)) {
-            if !users.contains(&row.user) {
-                users.push(row.user);
-            }
-        }
+        users.extend(record.rows.iter().map(|row| row.user).filter(|user| known.insert(*user)));
     }
     let all = lanes::lanes(snapshot, &users, window);
     let mut places: Vec<usize> = (0..users.len()).collect();
