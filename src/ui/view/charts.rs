@@ -215,7 +215,7 @@ pub fn draw_over(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, _people: &Pe
         draw_spark(buf, inner, &plot, (rows + axis + place, chart), &scene);
     }
     if parts > 0 {
-        let words = text::first_fit(&parts_wordings(&scene), usize::from(inner.width));
+        let words = text::first_fit(&parts_wordings(&scene, false), usize::from(inner.width));
         panel::put(buf, inner, rows + axis + small, Line::styled(words, theme.quiet()));
     }
 }
@@ -254,8 +254,9 @@ pub fn draw_large(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, theme: Them
     }
     let charts = charts(&scene);
     let beside = if usize::from(inner.width) >= BESIDE { 2 } else { 1 };
-    // The last line says where the time of a step goes.
-    let room = usize::from(inner.height).saturating_sub(1);
+    // The last lines say where the time of a step goes.
+    let bar = usize::from(inner.height >= 12);
+    let room = usize::from(inner.height).saturating_sub(1 + bar);
     let lines = charts.len().div_ceil(beside);
     let shown = (room / LARGE).clamp(1, lines);
     let height = room / shown;
@@ -273,7 +274,10 @@ pub fn draw_large(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, theme: Them
         draw_one(buf, cell.intersection(inner), &scene, chart);
     }
     let last = usize::from(inner.height).saturating_sub(1);
-    let mut wordings = parts_wordings(&scene);
+    if bar > 0 {
+        panel::put(buf, inner, last - 1, parts_bar(&scene, usize::from(inner.width)));
+    }
+    let mut wordings = parts_wordings(&scene, bar > 0);
     if lines > shown {
         let hidden = theme.plural((lines - shown) * beside, "↑ ↓ {} chart more", "↑ ↓ {} charts more");
         wordings.iter_mut().for_each(|words| *words = format!("{hidden} · {words}"));
@@ -420,25 +424,58 @@ fn bar(value: Option<f64>, top: f64, theme: Theme) -> (&'static str, Style) {
     }
 }
 
-/// Where the time of the steps went that are drawn, as shares.
-fn parts_wordings(scene: &Scene<'_>) -> Vec<String> {
-    let theme = scene.theme;
+/// Seconds that the steps which are drawn spent in products, attention, sampling and scheduling, and altogether. None where the
+/// model does not say.
+fn parts(scene: &Scene<'_>) -> Option<([f64; 4], f64)> {
     let (mut parts, mut whole) = ([0.0; 4], 0.0);
     for sample in scene.samples() {
         let (Some(of), Some(step)) = (sample.parts, sample.step) else { continue };
         let steps = f64::from(sample.steps.max(1));
-        let known: [Duration; 4] = StepParts::all(&of);
+        let [attention, products, sampling, scheduling] = StepParts::all(&of);
+        let known = [products, attention, sampling, scheduling];
         parts.iter_mut().zip(known).for_each(|(sum, part)| *sum += part.as_secs_f64() * steps);
         whole += step.as_secs_f64() * steps;
     }
-    if whole <= 0.0 {
+    (whole > 0.0).then_some((parts, whole))
+}
+
+/// The same as a bar, in the order of the words under it; the rest is blank.
+fn parts_bar(scene: &Scene<'_>, columns: usize) -> Line<'static> {
+    let Some((parts, whole)) = parts(scene) else { return Line::default() };
+    let theme = scene.theme;
+    let looks = [("█", theme.accent()), ("▓", theme.warn()), ("▒", theme.good()), ("░", theme.text())];
+    let (mut spent, mut drawn) = (0.0, 0);
+    let mut spans = Vec::new();
+    for (part, (glyph, style)) in parts.iter().zip(looks) {
+        spent += part;
+        let upto = ((spent / whole).clamp(0.0, 1.0) * columns as f64).round() as usize;
+        spans.push(Span::styled(glyph.repeat(upto.saturating_sub(drawn)), style));
+        drawn = drawn.max(upto);
+    }
+    Line::from(spans)
+}
+
+/// And in words, as shares. `signs`: with those of the bar.
+fn parts_wordings(scene: &Scene<'_>, signs: bool) -> Vec<String> {
+    let theme = scene.theme;
+    let Some((parts, whole)) = parts(scene) else {
         let words = theme.tr("where the time of a step goes is not known for this model");
         return vec![words.to_owned(), theme.tr("parts of a step: not known").to_owned(), String::new()];
-    }
+    };
     let share = |part: f64| format!("{:.0}%", (part / whole * 100.0).clamp(0.0, 100.0));
     let rest = share(whole - parts.iter().sum::<f64>());
-    let [attention, products, sampling, scheduling] = parts.map(share);
-    vec![
+    let [products, attention, sampling, scheduling] = parts.map(share);
+    let long = if signs {
+        say!(
+            theme,
+            "step time: █ products with weights {}, ▓ attention {}, ▒ sampling {}, ░ scheduling {}, the rest {}",
+            products,
+            attention,
+            sampling,
+            scheduling,
+            rest
+        )
+    } else {
         say!(
             theme,
             "step time: products with weights {}, attention {}, sampling {}, scheduling {}, the rest {}",
@@ -447,7 +484,10 @@ fn parts_wordings(scene: &Scene<'_>) -> Vec<String> {
             sampling,
             scheduling,
             rest
-        ),
+        )
+    };
+    vec![
+        long,
         say!(
             theme,
             "products {}, attention {}, sampling {}, scheduling {}, rest {}",

@@ -8,8 +8,8 @@ use ratatui::layout::Rect;
 use super::lanes::{self, Cell, Plot, Window};
 use super::{panel, step};
 use crate::batch::UserId;
-use crate::engine::api::Snapshot;
-use crate::ui::machine::Look;
+use crate::engine::api::{Snapshot, Timeline};
+use crate::ui::machine::{self, Look};
 use crate::ui::people::People;
 use crate::ui::state::State;
 use crate::ui::theme::Theme;
@@ -99,9 +99,7 @@ fn picture_of(buf: &mut Buffer, area: Rect, look: &Look, state: &State, people: 
     }
     let timeline = &look.held.timeline;
     if mark > 0 {
-        // Under the cursor, also where colours and reversal cannot be seen.
-        let at = plot.figures() - window.used(timeline).min(plot.columns) + look.column();
-        panel::put_at(buf, inner, (at, used), "▲", theme.key());
+        draw_marks(buf, inner, plot, used, (timeline, window, look.column()), theme);
     }
     if times > 0 {
         lanes::draw_times(buf, inner, plot, used + mark, (timeline, window, cursor), theme);
@@ -112,6 +110,23 @@ fn picture_of(buf: &mut Buffer, area: Rect, look: &Look, state: &State, people: 
     if legend > 0 {
         let failed = all.iter().any(|lane| lane.contains(&Cell::Failed));
         panel::put(buf, inner, height - 1, lanes::legend(usize::from(inner.width), failed, theme));
+    }
+}
+
+/// Columns in which something was decided, and the cursor: also where colours and reversal cannot be seen.
+fn draw_marks(buf: &mut Buffer, room: Rect, plot: Plot, row: usize, shown: (&Timeline, Window, usize), theme: Theme) {
+    let (timeline, window, cursor) = shown;
+    panel::put_at(buf, room, (0, row), &text::clip(theme.tr("events"), plot.name), theme.quiet());
+    let columns = window.used(timeline).min(plot.columns);
+    let from = plot.figures() - columns;
+    for column in 0..columns {
+        let first = (window.left + column) * window.per;
+        let telling = timeline.range(first..first + window.per).any(|record| machine::is_event(record));
+        match column == cursor {
+            true => panel::put_at(buf, room, (from + column, row), "▲", theme.key()),
+            false if telling => panel::put_at(buf, room, (from + column, row), "╷", theme.text()),
+            false => {}
+        }
     }
 }
 
