@@ -14,7 +14,7 @@ use crate::engine::{
 };
 use crate::hub::{self, Choice, NANO_BYTES};
 use crate::machine;
-use crate::model::{GgufError, GgufFile, Llama, LlamaConfig, ModelError, ModelOptions, TensorLlama, kv_block_bytes};
+use crate::model::{GgufError, GgufFile, Llama, LlamaConfig, ModelError, ModelOptions, StepPart, TensorLlama, kv_block_bytes};
 use crate::scheduler::InvalidLimits;
 use crate::text::{TextModel, TokenizerData, TokenizerError};
 
@@ -375,6 +375,15 @@ pub fn title(choice: &Choice, shape: &LlamaConfig) -> String {
 impl engine::Model for Llama {
     fn forward(&mut self, batch: &Batch) -> Result<&[f32], ForwardError> {
         Llama::forward(self, batch).map_err(|error| ForwardError(error.to_string()))
+    }
+
+    fn times(&self) -> Option<engine::PassTimes> {
+        let times = Llama::times(self);
+        let sum = |parts: &[StepPart]| parts.iter().map(|part| times.of(*part)).sum();
+        Some(engine::PassTimes {
+            attention: sum(&[StepPart::Rotate, StepPart::Attention]),
+            products: sum(&[StepPart::Qkv, StepPart::Output, StepPart::GateUp, StepPart::Down, StepPart::Logits]),
+        })
     }
 }
 

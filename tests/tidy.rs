@@ -71,7 +71,21 @@ fn drawing_and_updating_know_data_only() {
     must_not_name("src/ui/view", &engine);
     must_not_name("src/ui/update", &engine);
     must_not_name("src/ui/rich", &engine);
-    let data = ["state", "transcript", "turn", "talk", "editor", "params", "search", "save", "pick", "keep"];
+    let data = [
+        "state",
+        "transcript",
+        "turn",
+        "talk",
+        "editor",
+        "params",
+        "search",
+        "save",
+        "pick",
+        "keep",
+        "machine",
+        "settings",
+        "bots",
+    ];
     for file in data.map(|name| format!("src/ui/{name}.rs")).into_iter().chain(["src/conversation.rs".to_owned()]) {
         let code = code(&Path::new(env!("CARGO_MANIFEST_DIR")).join(&file));
         for word in engine.into_iter().filter(|word| *word != "crate::scheduler") {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::api::*;
 use super::core::Core;
+use super::record::step_preemption;
 use crate::scheduler::Preemption;
 
 /// Carries one change out. What is preempted for it is told like any other preemption.
@@ -16,7 +17,7 @@ pub(crate) fn set_limits(core: &mut Core, limits: Limits) {
     match core.scheduler.set_limits(limits) {
         Ok(preempted) => {
             changed(core, differences(&old, &limits).join(", "));
-            core.preempted_between.extend(preempted.iter().map(|preemption| (preemption.user, preemption.by)));
+            core.preempted_between.extend(preempted.iter().map(step_preemption));
             tell_preempted(core, &preempted);
         }
         Err(error) => refused(core, error.to_string()),
@@ -28,7 +29,7 @@ pub(crate) fn set_kv_blocks(core: &mut Core, blocks: usize) {
     match core.scheduler.set_kv_blocks(blocks) {
         Ok(preempted) => {
             changed(core, format!("KV budget {old} -> {blocks} blocks"));
-            core.preempted_between.extend(preempted.iter().map(|preemption| (preemption.user, preemption.by)));
+            core.preempted_between.extend(preempted.iter().map(step_preemption));
             tell_preempted(core, &preempted);
         }
         Err(error) => refused(core, error.to_string()),

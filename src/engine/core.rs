@@ -12,7 +12,7 @@ use super::api::*;
 use super::change;
 use super::cost::{Ahead, Cost};
 use super::live::Live;
-use super::metrics::{Metrics, StepFigures};
+use super::metrics::{Load, Metrics, StepFigures};
 use super::record::Records;
 use super::view;
 use crate::batch::{Batch, BlockId, RequestId, RowKind, UserId};
@@ -34,7 +34,7 @@ pub(crate) struct Core {
     pub pace: Pace,
     pub fault: Option<String>,
     /// Preempted by changes of limits since the newest step: the next one's record names them.
-    pub preempted_between: Vec<(UserId, TakenBy)>,
+    pub preempted_between: Vec<StepPreemption>,
     /// What requests are to be told, in order.
     pub outbox: Vec<(RequestId, Event)>,
 }
@@ -50,6 +50,8 @@ pub(crate) struct StepResults<'a> {
     /// When the step began, and when its tokens were there.
     pub started: Duration,
     pub ended: Duration,
+    /// Where the time went, if that is known.
+    pub parts: Option<StepParts>,
 }
 
 impl Core {
@@ -99,7 +101,7 @@ impl Core {
         if self.state == RunState::Running {
             self.state = RunState::Idle;
         }
-        self.metrics.close_intervals(now, 0);
+        self.metrics.close_intervals(now, Load::default());
     }
 
     /// Into the queue, or refused. `predicted`: what its TTFT is expected to be.
@@ -174,9 +176,11 @@ impl Core {
 
     /// Takes the results of the batch that `schedule` gave: as many as it has rows that sample.
     pub fn commit(&mut self, batch: Batch, step: StepResults<'_>) {
-        let StepResults { results, texts, fault, started, ended } = step;
+        let StepResults { results, texts, fault, started, ended, parts } = step;
         let mut record = self.records.begin(&batch, &self.scheduler);
         record.preempted.splice(0..0, self.preempted_between.drain(..));
+        (record.at, record.parts) = (ended, parts);
+        self.note_chunks(&batch, &record);
         let of_kind = |kind: RowKind| batch.rows.iter().filter(move |row| row.kind == kind);
         let prefilled: usize = of_kind(RowKind::Prefill).map(|row| row.len()).sum();
         let decodes = of_kind(RowKind::Decode).count();
@@ -198,6 +202,7 @@ impl Core {
                     rows,
                     sampled: 0,
                     prefilled,
+                    parts,
                     by_hand: self.paused(),
                 },
             );
@@ -226,14 +231,26 @@ impl Core {
         }
         let duration = ended.saturating_sub(started);
         self.cost.step(decodes, prefilled, duration);
-        self.end_step(record, StepFigures { at: ended, duration, rows, sampled, prefilled, by_hand: self.paused() });
+        self.end_step(record, StepFigures { at: ended, duration, rows, sampled, prefilled, parts, by_hand: self.paused() });
+    }
+
+    /// The first and the last chunk of each prompt that takes more than one: those between would fill the log.
+    fn note_chunks(&mut self, batch: &Batch, record: &StepRecord) {
+        for row in batch.rows.iter().filter(|row| row.kind == RowKind::Prefill) {
+            let first = record.admitted.iter().any(|admission| admission.request == row.id);
+            if first != row.samples {
+                let (user, start, tokens, last) = (row.user, row.start, row.len(), row.samples);
+                self.records.note(record.step, NoteKind::Chunk { user, start, tokens, last });
+            }
+        }
     }
 
     fn end_step(&mut self, mut record: StepRecord, figures: StepFigures) {
         self.metrics.totals_mut().prompt_tokens += figures.prefilled as u64;
         record.duration = figures.duration;
         self.records.end(record, &self.scheduler);
-        self.metrics.step(figures, self.scheduler.num_waiting());
+        let load = Load { queue: self.scheduler.num_waiting(), used_blocks: self.scheduler.blocks().counts().used };
+        self.metrics.step(figures, load);
         if figures.by_hand {
             self.break_off();
         }

@@ -4,13 +4,16 @@
 //! minutes in which somebody looked at a stopped screen.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::api::{Finished, Itl, Latencies, Sample, Totals};
+use super::api::{Finished, Itl, Latencies, Longer, Sample, StepParts, Totals};
 use crate::histogram::Histogram;
 
-/// Samples kept for the charts: 60 s.
+/// Samples kept of each series of the charts; of the finest 60 s.
 const HISTORY: usize = 120;
+/// How long a sample of each longer series is.
+const LONGER: [Duration; 3] = [Duration::from_secs(5), Duration::from_secs(30), Duration::from_secs(720)];
 /// Length of one sample.
 const INTERVAL: Duration = Duration::from_millis(500);
 /// The speeds of "now" are means over this long.
@@ -164,8 +167,16 @@ pub struct StepFigures {
     pub rows: usize,
     pub sampled: usize,
     pub prefilled: usize,
+    pub parts: Option<StepParts>,
     /// A single step of a paused engine: it counts, and has no speed.
     pub by_hand: bool,
+}
+
+/// What stands at one moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Load {
+    pub queue: usize,
+    pub used_blocks: usize,
 }
 
 /// Counters, speeds of now, and the charts' history.
@@ -174,6 +185,12 @@ pub struct Metrics {
     totals: Totals,
     steps: VecDeque<StepFigures>,
     history: VecDeque<Sample>,
+    /// The newest sample of each is of an interval that is not over.
+    longer: Arc<Longer>,
+    /// For each of those series: the number of that interval, and of how many short samples it is.
+    open_longer: [(u64, u32); LONGER.len()],
+    /// Preemptions when the open interval began.
+    preempted: u64,
     open: OpenInterval,
     times: Times,
 }
@@ -198,11 +215,17 @@ fn count(histogram: &mut Histogram, time: Option<Duration>) {
 struct OpenInterval {
     start: Duration,
     sampled: usize,
+    prefilled: usize,
     rows: usize,
-    steps: usize,
+    steps: u32,
     busy: Duration,
+    /// Of the steps whose parts are known.
+    parts: StepParts,
+    parted: u32,
     ttft_sum: Duration,
     ttft_count: u32,
+    gap_sum: Duration,
+    gap_count: u32,
 }
 
 impl Metrics {
@@ -212,15 +235,20 @@ impl Metrics {
 
     /// The samples so far. At rest the last one is among them though its time is not over: the end of a short answer
     /// would else be seen with the next one only.
-    pub fn history(&self, at_rest: bool, queue: usize) -> VecDeque<Sample> {
+    pub fn history(&self, at_rest: bool, load: Load) -> VecDeque<Sample> {
         let mut history = self.history.clone();
         if at_rest && self.open.steps > 0 {
-            push_bounded(&mut history, self.open.sample(queue), HISTORY);
+            push_bounded(&mut history, self.sample(&self.open, load), HISTORY);
         }
         history
     }
 
-    pub fn step(&mut self, figures: StepFigures, queue: usize) {
+    /// The same over longer times, up to the newest short sample.
+    pub fn longer(&self) -> Arc<Longer> {
+        self.longer.clone()
+    }
+
+    pub fn step(&mut self, figures: StepFigures, load: Load) {
         self.totals.steps += 1;
         self.totals.generated_tokens += figures.sampled as u64;
         self.totals.step_time = Some(figures.duration);
@@ -230,9 +258,14 @@ impl Metrics {
             self.steps.clear();
             return;
         }
-        self.close_intervals(figures.at, queue);
+        self.close_intervals(figures.at, load);
         self.open.sampled += figures.sampled;
+        self.open.prefilled += figures.prefilled;
         self.open.rows += figures.rows;
+        if let Some(parts) = &figures.parts {
+            self.open.parts.add(parts);
+            self.open.parted += 1;
+        }
         self.open.steps += 1;
         self.open.busy += figures.duration;
         self.steps.push_back(figures);
@@ -242,6 +275,8 @@ impl Metrics {
     /// A gap between two tokens of one request.
     pub fn gap(&mut self, gap: Duration) {
         count(&mut self.times.itl, Some(gap));
+        self.open.gap_sum += gap;
+        self.open.gap_count += 1;
     }
 
     /// A request's end, with its figures.
@@ -287,17 +322,45 @@ impl Metrics {
     }
 
     /// Ends the intervals that are over at `now`. After a long rest only the newest 60 s are filled in.
-    pub fn close_intervals(&mut self, now: Duration, queue: usize) {
+    pub fn close_intervals(&mut self, now: Duration, load: Load) {
         let longest = INTERVAL * HISTORY as u32;
         if now.saturating_sub(self.open.start) > longest {
-            let open = std::mem::take(&mut self.open);
-            push_bounded(&mut self.history, open.sample(queue), HISTORY);
-            self.open.start = now - longest;
+            self.close(now - longest, load);
         }
         while now.saturating_sub(self.open.start) >= INTERVAL {
-            let end = self.open.start + INTERVAL;
-            let open = std::mem::replace(&mut self.open, OpenInterval { start: end, ..OpenInterval::default() });
-            push_bounded(&mut self.history, open.sample(queue), HISTORY);
+            self.close(self.open.start + INTERVAL, load);
+        }
+    }
+
+    /// Ends the open interval; the next begins at `next`.
+    fn close(&mut self, next: Duration, load: Load) {
+        let open = std::mem::replace(&mut self.open, OpenInterval { start: next, ..OpenInterval::default() });
+        let sample = self.sample(&open, load);
+        self.preempted = self.totals.preemptions;
+        push_bounded(&mut self.history, sample, HISTORY);
+        let longer = Arc::make_mut(&mut self.longer);
+        for ((series, open), length) in longer.iter_mut().zip(&mut self.open_longer).zip(LONGER) {
+            lengthen(series, open, length, &sample);
+        }
+    }
+
+    fn sample(&self, open: &OpenInterval, load: Load) -> Sample {
+        let mean = |sum: Duration, count: u32| (count > 0).then(|| sum / count);
+        Sample {
+            at: open.start + INTERVAL,
+            tokens_per_s: open.sampled as f64 / INTERVAL.as_secs_f64(),
+            prefill_per_s: open.prefilled as f64 / INTERVAL.as_secs_f64(),
+            batch: if open.steps == 0 { 0.0 } else { open.rows as f64 / f64::from(open.steps) },
+            queue: load.queue,
+            used_blocks: load.used_blocks,
+            preemptions: u32::try_from(self.totals.preemptions.saturating_sub(self.preempted)).unwrap_or(u32::MAX),
+            ttft: mean(open.ttft_sum, open.ttft_count),
+            first_tokens: open.ttft_count,
+            itl: mean(open.gap_sum, open.gap_count),
+            gaps: open.gap_count,
+            step: mean(open.busy, open.steps),
+            steps: open.steps,
+            parts: (open.parted > 0).then(|| open.parts.over(open.parted)),
         }
     }
 
@@ -308,16 +371,61 @@ impl Metrics {
     }
 }
 
-impl OpenInterval {
-    fn sample(&self, queue: usize) -> Sample {
-        Sample {
-            at: self.start + INTERVAL,
-            tokens_per_s: self.sampled as f64 / INTERVAL.as_secs_f64(),
-            batch: if self.steps == 0 { 0.0 } else { self.rows as f64 / self.steps as f64 },
-            queue,
-            ttft: (self.ttft_count > 0).then(|| self.ttft_sum / self.ttft_count),
-            step: (self.steps > 0).then(|| self.busy / self.steps as u32),
+/// Takes a short sample into a longer series, whose newest sample is of interval `open.0` and of `open.1` short ones.
+/// Intervals in which there was none are filled in.
+fn lengthen(series: &mut VecDeque<Sample>, open: &mut (u64, u32), length: Duration, sample: &Sample) {
+    let begin = sample.at.saturating_sub(INTERVAL);
+    let number = (begin.as_nanos() / length.as_nanos()) as u64;
+    let end = |number: u64| length.saturating_mul(u32::try_from(number + 1).unwrap_or(u32::MAX));
+    if let (Some(newest), true) = (series.back_mut(), number <= open.0) {
+        *newest = join(newest, open.1, sample);
+        open.1 += 1;
+        return;
+    }
+    if !series.is_empty() {
+        let first = (open.0 + 1).max(number.saturating_sub(HISTORY as u64));
+        for missing in first..number {
+            push_bounded(series, Sample { at: end(missing), ..Sample::default() }, HISTORY);
         }
+    }
+    push_bounded(series, Sample { at: end(number), ..*sample }, HISTORY);
+    *open = (number, 1);
+}
+
+/// The sample of `count` short ones and one more.
+fn join(sum: &Sample, count: u32, one: &Sample) -> Sample {
+    let weigh = |a: f64, of_a: u32, b: f64, of_b: u32| {
+        let both = f64::from(of_a) + f64::from(of_b);
+        if both == 0.0 { 0.0 } else { (a * f64::from(of_a) + b * f64::from(of_b)) / both }
+    };
+    let times = |a: Option<Duration>, of_a: u32, b: Option<Duration>, of_b: u32| match (a, b) {
+        (Some(a), Some(b)) => Some(Duration::from_secs_f64(weigh(a.as_secs_f64(), of_a, b.as_secs_f64(), of_b))),
+        (a, b) => a.or(b),
+    };
+    let steps = (sum.steps, one.steps);
+    let parts = |of: fn(&StepParts) -> Duration| {
+        times(sum.parts.as_ref().map(of), steps.0, one.parts.as_ref().map(of), steps.1).unwrap_or_default()
+    };
+    Sample {
+        at: sum.at,
+        tokens_per_s: weigh(sum.tokens_per_s, count, one.tokens_per_s, 1),
+        prefill_per_s: weigh(sum.prefill_per_s, count, one.prefill_per_s, 1),
+        batch: weigh(sum.batch, steps.0, one.batch, steps.1),
+        queue: sum.queue.max(one.queue),
+        used_blocks: sum.used_blocks.max(one.used_blocks),
+        preemptions: sum.preemptions.saturating_add(one.preemptions),
+        ttft: times(sum.ttft, sum.first_tokens, one.ttft, one.first_tokens),
+        first_tokens: sum.first_tokens.saturating_add(one.first_tokens),
+        itl: times(sum.itl, sum.gaps, one.itl, one.gaps),
+        gaps: sum.gaps.saturating_add(one.gaps),
+        step: times(sum.step, steps.0, one.step, steps.1),
+        steps: steps.0.saturating_add(steps.1),
+        parts: (sum.parts.is_some() || one.parts.is_some()).then(|| StepParts {
+            attention: parts(|parts| parts.attention),
+            products: parts(|parts| parts.products),
+            sampling: parts(|parts| parts.sampling),
+            scheduling: parts(|parts| parts.scheduling),
+        }),
     }
 }
 
@@ -325,6 +433,7 @@ impl OpenInterval {
 mod tests {
     use super::*;
 
+    const NONE: Load = Load { queue: 0, used_blocks: 0 };
     const MS: fn(u64) -> Duration = Duration::from_millis;
 
     #[test]
@@ -350,7 +459,7 @@ mod tests {
     }
 
     fn step(at: Duration, rows: usize) -> StepFigures {
-        StepFigures { at, duration: MS(10), rows, sampled: rows, prefilled: 0, by_hand: false }
+        StepFigures { at, duration: MS(10), rows, sampled: rows, prefilled: 0, parts: None, by_hand: false }
     }
 
     #[test]
@@ -359,38 +468,38 @@ mod tests {
         let mut metrics = Metrics::default();
         for at in [100, 110, 120, 130] {
             times.token(MS(at));
-            metrics.step(step(MS(at), 1), 0);
+            metrics.step(step(MS(at), 1), NONE);
         }
         for at in [131, 132, 133] {
             times.break_off();
             times.token(MS(at));
             times.break_off();
-            metrics.step(StepFigures { duration: MS(1), by_hand: true, ..step(MS(at), 1) }, 0);
+            metrics.step(StepFigures { duration: MS(1), by_hand: true, ..step(MS(at), 1) }, NONE);
         }
         assert_eq!((times.speed_now(), metrics.totals(MS(133)).tokens_per_s), (None, 0.0));
         for at in [143, 153, 163, 173] {
             times.token(MS(at));
-            metrics.step(step(MS(at), 1), 0);
+            metrics.step(step(MS(at), 1), NONE);
         }
         assert_eq!((times.speed_now(), times.speed_overall()), (Some(100.0), Some(100.0)));
         let totals = metrics.totals(MS(173));
         assert_eq!((totals.tokens_per_s, totals.generated_tokens), (100.0, 11));
-        metrics.close_intervals(MS(502), 0);
-        assert_eq!(metrics.history(false, 0).len(), 0, "the time of single steps is in no interval");
-        metrics.close_intervals(MS(503), 0);
-        assert_eq!(metrics.history(false, 0)[0].tokens_per_s, 16.0, "nor are their tokens");
+        metrics.close_intervals(MS(502), NONE);
+        assert_eq!(metrics.history(false, NONE).len(), 0, "the time of single steps is in no interval");
+        metrics.close_intervals(MS(503), NONE);
+        assert_eq!(metrics.history(false, NONE)[0].tokens_per_s, 16.0, "nor are their tokens");
     }
 
     #[test]
     fn history_has_a_zero_for_every_idle_half_second_and_is_bounded() {
         let mut metrics = Metrics::default();
-        metrics.step(step(MS(100), 4), 0);
-        metrics.step(step(MS(2100), 4), 1);
-        let speeds: Vec<f64> = metrics.history(false, 0).iter().map(|sample| sample.tokens_per_s).collect();
+        metrics.step(step(MS(100), 4), NONE);
+        metrics.step(step(MS(2100), 4), NONE);
+        let speeds: Vec<f64> = metrics.history(false, NONE).iter().map(|sample| sample.tokens_per_s).collect();
         assert_eq!(speeds, [8.0, 0.0, 0.0, 0.0]);
-        metrics.close_intervals(Duration::from_secs(3600), 0);
-        assert_eq!(metrics.history(false, 0).len(), HISTORY);
-        let history = metrics.history(false, 0);
+        metrics.close_intervals(Duration::from_secs(3600), NONE);
+        assert_eq!(metrics.history(false, NONE).len(), HISTORY);
+        let history = metrics.history(false, NONE);
         let last = history.back().unwrap();
         assert_eq!((last.at, last.tokens_per_s), (Duration::from_secs(3600), 0.0));
     }
@@ -398,13 +507,13 @@ mod tests {
     #[test]
     fn the_end_of_a_short_answer_is_seen_at_rest() {
         let mut metrics = Metrics::default();
-        metrics.step(step(MS(100), 4), 0);
-        assert_eq!(metrics.history(false, 0).len(), 0);
-        let at_rest = metrics.history(true, 0);
+        metrics.step(step(MS(100), 4), NONE);
+        assert_eq!(metrics.history(false, NONE).len(), 0);
+        let at_rest = metrics.history(true, NONE);
         assert_eq!((at_rest.len(), at_rest[0].tokens_per_s), (1, 8.0));
-        metrics.step(step(MS(300), 2), 0);
-        metrics.close_intervals(MS(600), 0);
-        let later = metrics.history(true, 0);
+        metrics.step(step(MS(300), 2), NONE);
+        metrics.close_intervals(MS(600), NONE);
+        let later = metrics.history(true, NONE);
         assert_eq!((later.len(), later[0].tokens_per_s), (1, 12.0), "once, and whole");
     }
 
@@ -423,11 +532,40 @@ mod tests {
     fn the_speed_of_now_fades_when_nothing_happens() {
         let mut metrics = Metrics::default();
         for n in 1..=100 {
-            metrics.step(step(MS(n * 10), 2), 0);
+            metrics.step(step(MS(n * 10), 2), NONE);
         }
         assert_eq!(metrics.totals(MS(1000)).tokens_per_s, 200.0);
         assert_eq!(metrics.totals(MS(1000)).step_time_mean, Some(MS(10)));
         assert_eq!(metrics.totals(MS(5000)).tokens_per_s, 0.0);
         assert_eq!(metrics.totals(MS(5000)).generated_tokens, 200);
+    }
+
+    #[test]
+    fn longer_series_are_of_the_short_samples_and_have_no_gap() {
+        let mut metrics = Metrics::default();
+        // 30 s of ten steps a second, two tokens each.
+        for n in 1..=300 {
+            metrics.gap(MS(100));
+            metrics.step(step(MS(n * 100), 2), Load { queue: n as usize % 7, used_blocks: n as usize });
+        }
+        let longer = metrics.longer();
+        let ends: Vec<u64> = longer[0].iter().map(|sample| sample.at.as_secs()).collect();
+        assert_eq!(ends, [5, 10, 15, 20, 25, 30]);
+        // A step stands for the interval in which it ended.
+        let whole = longer[0][2];
+        assert_eq!((whole.tokens_per_s, whole.steps, whole.gaps), (20.0, 50, 50), "{whole:?}");
+        assert_eq!((whole.batch, whole.step, whole.itl), (2.0, Some(MS(10)), Some(MS(100))));
+        assert_eq!((longer[1].len(), longer[2].len()), (1, 1), "what is not over is there too");
+        // Two hours of rest, then one step.
+        metrics.step(step(Duration::from_secs(7230), 2), NONE);
+        let longer = metrics.longer();
+        for (series, length) in longer.iter().zip(LONGER) {
+            let ends: Vec<Duration> = series.iter().map(|sample| sample.at).collect();
+            assert!(ends.windows(2).all(|pair| pair[1] == pair[0] + length), "{length:?}: {ends:?}");
+            assert!(series.len() <= HISTORY);
+        }
+        assert_eq!(longer[1].len(), HISTORY);
+        assert_eq!(longer[2].len(), 11);
+        assert!(longer[2][0].tokens_per_s > 0.0 && longer[2][5].tokens_per_s == 0.0);
     }
 }

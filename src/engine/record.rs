@@ -7,13 +7,13 @@ use std::time::Duration;
 use super::api::*;
 use super::metrics::push_bounded;
 use crate::batch::{Batch, UserId};
-use crate::scheduler::Scheduler;
+use crate::scheduler::{Preemption, Scheduler};
 
-/// Steps kept for the timeline.
-const TIMELINE: usize = 1024;
 const NOTES: usize = 256;
 /// Users kept when they have nothing running.
 const USERS: usize = 64;
+/// Refusals and changes named in a step's record.
+const BETWEEN: usize = 16;
 /// Waiting users named in a step's record.
 const WAITING: usize = 64;
 /// Answers whose length in time the wait estimate rests on.
@@ -23,12 +23,14 @@ const PREDICTIONS: usize = 64;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Records {
-    pub timeline: VecDeque<Arc<StepRecord>>,
+    pub timeline: Timeline,
     pub notes: VecDeque<Note>,
     /// In order of their first request.
     pub users: Vec<UserId>,
     /// The last answer of users that have nothing live.
     pub ended: Vec<UserView>,
+    /// Refusals and changes since the newest step.
+    between: Vec<Between>,
     services: VecDeque<Duration>,
     /// Tokens of the last answers.
     answers: VecDeque<usize>,
@@ -39,6 +41,15 @@ pub(crate) struct Records {
 impl Records {
     pub fn note(&mut self, step: u64, kind: NoteKind) {
         tracing::info!(step, "{kind:?}");
+        let between = match &kind {
+            NoteKind::Rejected { user, why } => Some(Between::Refused { user: *user, why: why.to_string() }),
+            NoteKind::Changed { what } => Some(Between::Changed(what.clone())),
+            NoteKind::ChangeRefused { why } => Some(Between::ChangeRefused(why.clone())),
+            _ => None,
+        };
+        if self.between.len() < BETWEEN {
+            self.between.extend(between);
+        }
         push_bounded(&mut self.notes, Note { step, kind }, NOTES);
     }
 
@@ -91,7 +102,7 @@ impl Records {
     }
 
     /// The record of a step that has been computed and not committed yet.
-    pub fn begin(&self, batch: &Batch, scheduler: &Scheduler) -> StepRecord {
+    pub fn begin(&mut self, batch: &Batch, scheduler: &Scheduler) -> StepRecord {
         let decisions = scheduler.decisions();
         let rows = batch.rows.iter().map(|row| StepRow {
             user: row.user,
@@ -109,24 +120,34 @@ impl Records {
         });
         StepRecord {
             step: batch.step,
+            at: Duration::ZERO,
             duration: Duration::ZERO,
+            parts: None,
             rows: rows.collect(),
             admitted: admitted.collect(),
-            preempted: decisions.preempted.iter().map(|preemption| (preemption.user, preemption.by)).collect(),
+            preempted: decisions.preempted.iter().map(step_preemption).collect(),
             finished: Vec::new(),
             waiting: reasons(scheduler),
+            between: std::mem::take(&mut self.between),
             used_blocks: 0,
             cached_blocks: 0,
+            total_blocks: 0,
             budget_used: batch.tokens.len(),
             budget: scheduler.limits().max_num_batched_tokens,
+            prefill_budget: Some(scheduler.prefill_budget()).filter(|budget| *budget < usize::MAX),
         }
     }
 
     pub fn end(&mut self, mut record: StepRecord, scheduler: &Scheduler) {
         let counts = scheduler.blocks().counts();
         (record.used_blocks, record.cached_blocks) = (counts.used, counts.cached);
-        push_bounded(&mut self.timeline, Arc::new(record), TIMELINE);
+        record.total_blocks = scheduler.blocks().total();
+        self.timeline.push(Arc::new(record));
     }
+}
+
+pub(super) fn step_preemption(preemption: &Preemption) -> StepPreemption {
+    StepPreemption { user: preemption.user, by: preemption.by, lost: preemption.lost }
 }
 
 /// Who got nothing in the newest step, and why.

@@ -171,6 +171,9 @@ pub struct StepData {
     /// Why nothing was computed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
+    /// Where the time went, in microseconds: attention, products, sampling, scheduling; none: the model does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p: Option<[u64; 4]>,
     /// A check sum of the scheduler's state after it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sum: Option<String>,

@@ -7,20 +7,19 @@ use std::time::Duration;
 use super::api::*;
 use super::core::Core;
 use super::live::Live;
+use super::metrics::Load;
 use crate::batch::{RequestId, UserId};
 use crate::scheduler::{BlockUse, Scheduler, Sequence, Stage, blocks_for};
 
-/// Steps of the timeline that a snapshot carries: more than any terminal is wide.
-const COLUMNS: usize = 512;
-const NOTES: usize = 64;
+const NOTES: usize = 256;
 /// Requests whose reason to wait a snapshot carries.
 const WITHOUT: usize = 1024;
 
 pub(super) fn snapshot(core: &mut Core, now: Duration) -> Snapshot {
     let totals = core.metrics.totals(now);
-    let timeline = &core.records.timeline;
     let notes = &core.records.notes;
     let without = without(&core.scheduler);
+    let load = Load { queue: core.scheduler.num_waiting(), used_blocks: core.scheduler.blocks().counts().used };
     Snapshot {
         state: core.state,
         fault: core.fault.clone(),
@@ -40,8 +39,9 @@ pub(super) fn snapshot(core: &mut Core, now: Duration) -> Snapshot {
         latencies: core.metrics.latencies(),
         prediction: core.records.prediction(),
         witnesses_due: core.witnesses_due,
-        timeline: timeline.range(timeline.len().saturating_sub(COLUMNS)..).cloned().collect(),
-        history: core.metrics.history(!core.scheduler.has_work(), core.scheduler.num_waiting()),
+        timeline: core.records.timeline.clone(),
+        history: core.metrics.history(!core.scheduler.has_work(), load),
+        longer: core.metrics.longer(),
         notes: notes.range(notes.len().saturating_sub(NOTES)..).cloned().collect(),
     }
 }

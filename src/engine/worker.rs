@@ -467,8 +467,12 @@ impl Worker {
         self.deliver();
         self.results.clear();
         self.texts.clear();
+        let before = self.model.times();
+        let scheduled = self.clock.now();
+        let mut computed = scheduled;
         let fault = match self.model.forward(&batch) {
             Ok(logits) => {
+                computed = self.clock.now();
                 let vocab = logits.len() / batch.num_sampled().max(1);
                 let Worker { core, voices, sampler, text, results, texts, .. } = self;
                 let wanting = batch.rows.iter().enumerate().filter(|(_, row)| row.samples);
@@ -487,12 +491,19 @@ impl Worker {
                 Some(error.to_string())
             }
         };
-        self.commit(batch, fault, started);
+        let ended = self.clock.now();
+        let passed = before.zip(self.model.times()).filter(|_| fault.is_none());
+        let parts = passed.map(|(before, after)| StepParts {
+            attention: whole_micros(after.attention.saturating_sub(before.attention)),
+            products: whole_micros(after.products.saturating_sub(before.products)),
+            sampling: ended.saturating_sub(computed),
+            scheduling: scheduled.saturating_sub(started),
+        });
+        self.commit(batch, fault, (started, ended), parts);
     }
 
-    /// `started` in engine time.
-    fn commit(&mut self, batch: Batch, fault: Option<String>, started: Duration) {
-        let ended = self.clock.now();
+    /// `started` and `ended` in engine time.
+    fn commit(&mut self, batch: Batch, fault: Option<String>, (started, ended): (Duration, Duration), parts: Option<StepParts>) {
         let mut data = self.recorder.is_some().then(|| StepData {
             n: batch.step,
             t: micros(started),
@@ -500,9 +511,10 @@ impl Worker {
             r: self.results.iter().zip(&self.texts).map(|(result, text)| sampled(*result, text)).collect(),
             rest: Vec::new(),
             fault: fault.clone(),
+            p: parts.map(|parts| parts.all().map(micros)),
             sum: None,
         });
-        let results = StepResults { results: &self.results, texts: &mut self.texts, fault, started, ended };
+        let results = StepResults { results: &self.results, texts: &mut self.texts, fault, started, ended, parts };
         self.core.commit(batch, results);
         let rests = self.deliver();
         if let Some(mut data) = data.take() {

@@ -167,13 +167,21 @@ fn step(record: &StepRecord) -> Value {
         "admitted": record.admitted.iter().map(|it| {
             json!({ "user": it.user.0, "request": it.request.0, "blocks": it.blocks, "cached": it.cached, "again": it.again })
         }).collect::<Vec<_>>(),
-        "preempted": record.preempted.iter().map(|(user, by)| json!({ "user": user.0, "by": taken_by(by) })).collect::<Vec<_>>(),
+        "preempted": record.preempted.iter().map(|it| {
+            json!({ "user": it.user.0, "by": taken_by(&it.by), "lost": it.lost })
+        }).collect::<Vec<_>>(),
         "finished": record.finished.iter().map(|(user, end)| json!({ "user": user.0, "reason": end.as_str() })).collect::<Vec<_>>(),
         "waiting": record.waiting.iter().map(|(user, reason)| json!({ "user": user.0, "why": why(reason) })).collect::<Vec<_>>(),
         "budget_used": record.budget_used,
         "budget": record.budget,
         "used_blocks": record.used_blocks,
         "cached_blocks": record.cached_blocks,
+        "parts_ms": record.parts.map(|parts| json!({
+            "attention": millis(parts.attention),
+            "products": millis(parts.products),
+            "sampling": millis(parts.sampling),
+            "scheduling": millis(parts.scheduling),
+        })),
     })
 }
 
@@ -184,6 +192,9 @@ fn note_words(kind: &NoteKind) -> String {
         }
         NoteKind::Admitted { user, blocks, cached } => {
             format!("user {} admitted with {blocks} blocks, {cached} tokens cached", user.0)
+        }
+        NoteKind::Chunk { user, start, tokens, last } => {
+            format!("user {} {} chunk: {tokens} tokens from {start}", user.0, if *last { "last" } else { "first" })
         }
         NoteKind::Preempted { user, by, lost } => {
             let by = match by {

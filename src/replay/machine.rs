@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::batch::{RequestId, UserId};
 use crate::engine::core::{Core, StepResults};
 use crate::engine::trace::{Header, Record, Sampled, StepData, check_sum};
-use crate::engine::{Event, Limits, Pace, Rejected, RunState, Snapshot, Witnessed, change};
+use crate::engine::{Event, Limits, Pace, Rejected, RunState, Snapshot, StepParts, Witnessed, change};
 use crate::scheduler::{Request, RowResult};
 
 /// Positions of KV memory at most: a header alone makes nobody allocate more than its tables.
@@ -210,7 +210,15 @@ impl Machine {
             self.results.push(result);
             self.texts.push(text.to_owned());
         }
-        let results = StepResults { results: &self.results, texts: &mut self.texts, fault: step.fault.clone(), started, ended };
+        let part = |micros: u64| Duration::from_micros(micros.min(MAX_TIME));
+        let parts = step.p.map(|[attention, products, sampling, scheduling]| StepParts {
+            attention: part(attention),
+            products: part(products),
+            sampling: part(sampling),
+            scheduling: part(scheduling),
+        });
+        let (results, texts, fault) = (&self.results, &mut self.texts, step.fault.clone());
+        let results = StepResults { results, texts, fault, started, ended, parts };
         core.commit(batch, results);
         if step.sum.as_ref().is_some_and(|sum| *sum != check_sum(core)) {
             return Err(otherwise(core));

@@ -8,6 +8,7 @@ pub mod format;
 pub mod fuzzy;
 pub mod keep;
 pub mod keymap;
+pub mod machine;
 pub mod mouse;
 mod outlet;
 mod outside;

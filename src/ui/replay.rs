@@ -119,7 +119,6 @@ pub fn act(state: &mut State, action: Action) -> Option<Vec<Effect>> {
         | Action::PrevPane
         | Action::FocusPane(_)
         | Action::Zoom
-        | Action::View
         | Action::LineUp
         | Action::LineDown
         | Action::Top

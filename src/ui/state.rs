@@ -8,6 +8,7 @@ use ratatui::layout::Rect;
 use super::bots::{Bots, Load};
 use super::editor::Editor;
 use super::keymap;
+use super::machine::Machine;
 use super::params::Form;
 use super::people::{People, Person};
 use super::pick::Pick;
@@ -187,6 +188,7 @@ pub struct State {
     gone: Vec<Person>,
     pub mode: Mode,
     pub rooms: Rooms,
+    pub machine: Machine,
     pub zoom: bool,
     pub broadcast: bool,
     pub better: Better,
@@ -233,6 +235,7 @@ impl State {
             gone: Vec::new(),
             mode: Mode::Chat,
             rooms: Rooms::Both,
+            machine: Machine::default(),
             zoom: false,
             broadcast: false,
             notice: None,
@@ -362,11 +365,18 @@ impl State {
 
     /// The keys that are in force.
     pub fn keys(&self) -> &'static [keymap::Binding] {
-        match (&self.mode, &self.replay) {
-            (Mode::Pick(_), _) => keymap::PICK,
-            (_, Some(_)) => keymap::REPLAY,
-            (_, None) => keymap::room(),
+        match &self.mode {
+            Mode::Pick(_) => keymap::PICK,
+            _ if self.machine.look.is_some() => keymap::LOOK,
+            _ if self.machine.alone.is_some() => keymap::ALONE,
+            _ if self.replay.is_some() => keymap::REPLAY,
+            _ => keymap::room(),
         }
+    }
+
+    /// What the panels show: the newest snapshot, or the one that they hold.
+    pub fn shown(&self) -> &Snapshot {
+        self.machine.frozen.as_ref().unwrap_or(&self.snapshot)
     }
 
     pub fn on_small_model(&self) -> bool {

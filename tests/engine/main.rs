@@ -2,6 +2,7 @@
 
 mod changes;
 mod places;
+mod steps;
 #[path = "../support/mod.rs"]
 mod support;
 mod witness;
@@ -25,7 +26,12 @@ struct Fake {
     /// A batch is computed for each permit, and without one when the other end is gone.
     gate: Option<std::sync::mpsc::Receiver<()>>,
     failed_once: bool,
+    passes: u32,
 }
+
+/// What each pass says it has spent.
+const ATTENTION: Duration = Duration::from_micros(3);
+const PRODUCTS: Duration = Duration::from_micros(7);
 
 /// What others in the batch do to a row's logits. In a model that is right: nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,7 +50,12 @@ const NO_NUMBER: u32 = 902;
 const FAILS_ONCE: u32 = 903;
 
 impl engine::Model for Fake {
+    fn times(&self) -> Option<PassTimes> {
+        Some(PassTimes { attention: ATTENTION * self.passes, products: PRODUCTS * self.passes })
+    }
+
     fn forward(&mut self, batch: &Batch) -> Result<&[f32], ForwardError> {
+        self.passes += 1;
         if let Some(gate) = &self.gate {
             let _ = gate.recv();
         }

@@ -7,7 +7,8 @@ use batchroom::batch::UserId;
 use batchroom::engine::api::*;
 use batchroom::ui::people::{People, Person};
 use batchroom::ui::theme::{Colors, Theme};
-use batchroom::ui::view::{charts, header, kv, notes, timeline, users};
+use batchroom::ui::view::{charts, header, kv, ledger, notes, signals, step, timeline, times, users};
+use batchroom::ui::words::Lang;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use ratatui::buffer::Buffer;
@@ -17,13 +18,17 @@ use sample::{Dice, fresh, people, rich};
 type Draw = fn(&mut Buffer, Rect, &Snapshot, &People, Theme);
 type Wanted = fn(&Snapshot, u16) -> u16;
 
-const PANELS: [(&str, Draw, Wanted); 6] = [
+const PANELS: [(&str, Draw, Wanted); 10] = [
     ("header", header::draw, header::wanted_height),
     ("timeline", timeline::draw, timeline::wanted_height),
     ("users", users::draw, users::wanted_height),
     ("kv", kv::draw, kv::wanted_height),
     ("charts", charts::draw, charts::wanted_height),
     ("notes", notes::draw, notes::wanted_height),
+    ("step", step::draw, step::wanted_height),
+    ("times", times::draw, times::wanted_height),
+    ("ledger", ledger::draw, ledger::wanted_height),
+    ("signals", signals::draw, signals::wanted_height),
 ];
 
 fn theme() -> Theme {
@@ -54,6 +59,19 @@ fn every_panel_at_useful_widths() {
             insta::assert_snapshot!(format!("{name}-{width}"), wanted(name, &rich(), width).join("\n"));
         }
     }
+}
+
+#[test]
+fn every_panel_in_vietnamese() {
+    for (name, draw, wanted) in PANELS {
+        let snapshot = rich();
+        let area = Rect::new(0, 0, 80, wanted(&snapshot, 80));
+        let mut buf = Buffer::empty(area);
+        draw(&mut buf, area, &snapshot, &people(), theme().speaking(Lang::Vi));
+        insta::assert_snapshot!(format!("vi-{name}-80"), sample::rows(&buf).join("\n"));
+    }
+    let missing = batchroom::ui::words::missing();
+    assert!(missing.is_empty(), "no Vietnamese for {missing:#?}");
 }
 
 #[test]
@@ -142,10 +160,11 @@ fn more_users_than_rows_keeps_the_live_ones() {
     for (name, draw, height) in [("timeline", timeline::draw as Draw, 8), ("users", users::draw as Draw, 8)] {
         let lines = render(draw, &rich(), 70, height);
         assert!(lines.iter().any(|line| line.contains("more")), "{name}: {lines:#?}");
-        assert!(lines.iter().any(|line| line.contains("ana")), "{name}: {lines:#?}");
+        let last = if name == "users" { "測試" } else { "ana" };
+        assert!(lines.iter().any(|line| line.contains(last)), "{name}: {lines:#?}");
         assert!(!lines.iter().any(|line| line.contains("chi ")), "{name}: chi has ended: {lines:#?}");
-        let shown = sample::NAMES.iter().filter(|name| lines.iter().any(|line| line.contains(*name))).count();
-        assert!(lines.iter().any(|line| line.contains(&format!("+{} more", 6 - shown))), "{name}: {lines:#?}");
+        let left_out = if name == "users" { "+3 more: 1 prefill, 1 decode, 1 ended" } else { "more: " };
+        assert!(lines.iter().any(|line| line.contains(left_out)), "{name}: {lines:#?}");
     }
 }
 
@@ -180,7 +199,7 @@ fn a_cell_of_many_blocks_is_free_only_when_all_are() {
     owners[2000..2003].fill(BlockOwner::User(UserId(1)));
     owners[2003..2005].fill(BlockOwner::User(UserId(0)));
     snapshot.kv = KvView { total: 4096, used: 6, cached: 0, free: 4090, owners: owners.into(), ..snapshot.kv };
-    let lines = render(kv::draw, &snapshot, 36, 9);
+    let lines = render(kv::draw, &snapshot, 36, 10);
     assert!(lines[0].contains("cell = 32"), "{}", lines[0]);
     let map: String = lines[1..5].join("");
     let count = |glyph: char| map.chars().filter(|ch| *ch == glyph).count();
@@ -189,7 +208,7 @@ fn a_cell_of_many_blocks_is_free_only_when_all_are() {
 
 #[test]
 fn the_table_says_each_state_and_its_total() {
-    let lines = wanted("users", &rich(), 90);
+    let lines = wanted("users", &rich(), 104);
     for state in ["decode", "prefill 64%", "done: stop", "preempted", "waiting"] {
         row_of(&lines, state);
     }
@@ -197,7 +216,7 @@ fn the_table_says_each_state_and_its_total() {
     assert!(total.contains("batch 2/8") && total.contains("212") && total.contains("164"), "{total}");
     assert!(total.contains("×2"), "{total}");
     assert_eq!(lines.iter().filter(|line| line.contains('└')).count(), 3, "each reason on its own line: {lines:#?}");
-    let wide = wanted("users", &rich(), 140);
+    let wide = wanted("users", &rich(), 160);
     assert!(row_of(&wide, "dũng").contains("needs 21 blocks, 12 free (1 kept back)"), "{wide:#?}");
     let low = render(users::draw, &rich(), 60, 10);
     assert!(row_of(&low, "測試").contains("step budget of 256 spent"), "{low:#?}");
@@ -207,7 +226,7 @@ fn the_table_says_each_state_and_its_total() {
 fn nobody_has_a_speed_while_paused() {
     let mut snapshot = rich();
     snapshot.state = RunState::Paused;
-    for width in [60, 90, 140] {
+    for width in [60, 90, 160] {
         let lines = wanted("users", &snapshot, width);
         let speed = |name: &str, place: usize| row_of(&lines, name).split_whitespace().nth(place).unwrap().to_owned();
         assert_eq!(speed("ana", 4), "–", "a running one: {lines:#?}");
@@ -223,7 +242,7 @@ fn nobody_has_a_speed_while_paused() {
 fn reasons_for_waiting_in_words() {
     let people = people();
     let id = UserId;
-    let say = |waiting| users::why(&waiting, &people);
+    let say = |waiting| users::why(&waiting, &people, theme());
     assert_eq!(say(Waiting::Seats { running: 8, max_num_seqs: 8 }), "seats full (8 of 8)");
     let budget = |spent_on| Waiting::Budget { max_num_batched_tokens: 256, spent_on };
     assert_eq!(say(budget(vec![id(0), id(2), id(0)])), "step budget of 256 spent on ana, chi");

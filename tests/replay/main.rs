@@ -19,12 +19,19 @@ use support::random::Random;
 struct Fake {
     vocab: usize,
     logits: Vec<f32>,
+    passes: u32,
 }
 
 const FAILS: u32 = 900;
 
 impl engine::Model for Fake {
+    fn times(&self) -> Option<engine::PassTimes> {
+        let passed = |micros| Duration::from_micros(micros) * self.passes;
+        Some(engine::PassTimes { attention: passed(5), products: passed(11) })
+    }
+
     fn forward(&mut self, batch: &Batch) -> Result<&[f32], ForwardError> {
+        self.passes += 1;
         if batch.tokens.contains(&FAILS) {
             return Err(ForwardError("out of luck".into()));
         }
@@ -88,7 +95,7 @@ fn start(max_bytes: u64) -> (EngineHandle, Paper) {
         context: LIMITS.max_model_len,
         kv_bytes_per_token: 8,
     };
-    let fake = Box::new(Fake { vocab: text.vocab(), logits: Vec::new() });
+    let fake = Box::new(Fake { vocab: text.vocab(), logits: Vec::new(), passes: 0 });
     let options =
         EngineOptions { limits: LIMITS, num_blocks: 24, capacity: 32, target_itl: None, block_size: 16, pace: Pace::Full, model };
     let paper = Paper::default();

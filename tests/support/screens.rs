@@ -83,28 +83,37 @@ const SCRIPT: [&str; 6] = [
 ];
 /// The newest step of the script.
 pub const STEP: u64 = 4182;
+/// When user 3 was let in with a prefix that was there, and when a limit was changed.
+pub const HIT: u64 = 4130;
+pub const CHANGED: u64 = 4140;
 const BUDGET: usize = 256;
 
-fn timeline() -> VecDeque<Arc<StepRecord>> {
+fn timeline() -> Timeline {
     let columns: Vec<Vec<char>> = SCRIPT.iter().map(|row| row.chars().collect()).collect();
     let first = STEP + 1 - columns[0].len() as u64;
     (0..columns[0].len()).map(|at| Arc::new(record(first + at as u64, columns.iter().map(|row| row[at])))).collect()
 }
 
 fn record(step: u64, marks: impl Iterator<Item = char>) -> StepRecord {
+    let us = Duration::from_micros;
     let mut record = StepRecord {
         step,
-        duration: Duration::from_micros(5_100),
-        rows: Vec::new(),
-        admitted: Vec::new(),
-        preempted: Vec::new(),
-        finished: Vec::new(),
-        waiting: Vec::new(),
-        used_blocks: 50,
+        at: us(5_100 * step),
+        duration: us(5_100),
+        parts: Some(StepParts { attention: us(900), products: us(3_700), sampling: us(250), scheduling: us(40) }),
+        used_blocks: 164,
         cached_blocks: 12,
-        budget_used: 0,
+        total_blocks: 256,
         budget: BUDGET,
+        ..StepRecord::default()
     };
+    if step == CHANGED {
+        record.between.push(Between::Changed("max_num_seqs 4 -> 8".into()));
+    }
+    if step == HIT {
+        let admission = StepAdmission { user: UserId(3), request: RequestId(3), blocks: 9, cached: 32, again: false };
+        record.admitted.push(admission);
+    }
     for (at, mark) in marks.enumerate() {
         let user = UserId(at as u32);
         let mut row = |kind, tokens| record.rows.push(StepRow { user, request: RequestId(at as u64), kind, start: 0, tokens });
@@ -115,7 +124,7 @@ fn record(step: u64, marks: impl Iterator<Item = char>) -> StepRecord {
                 record.finished.push((user, FinishReason::Stop));
             }
             'x' => {
-                record.preempted.push((user, TakenBy::User(UserId(0))));
+                record.preempted.push(StepPreemption { user, by: TakenBy::User(UserId(0)), lost: 310 });
                 record.waiting.push((user, Waiting::Preempted { by: TakenBy::User(UserId(0)) }));
             }
             '.' => record.waiting.push((user, Waiting::Behind { ahead: 1 })),
@@ -231,7 +240,19 @@ fn history() -> VecDeque<Sample> {
             batch: 2.5 + 1.5 * wave,
             queue: (at / 25) as usize % 4,
             ttft: at.is_multiple_of(7).then(|| Duration::from_millis(40 + at)),
+            first_tokens: u32::from(at.is_multiple_of(7)),
+            itl: Some(Duration::from_micros(4_400 + 20 * at)),
+            gaps: 300,
             step: Some(Duration::from_micros(4_000 + 20 * at)),
+            steps: 100,
+            parts: Some(StepParts {
+                attention: Duration::from_micros(600 + 10 * at),
+                products: Duration::from_micros(3_000 + 5 * at),
+                sampling: Duration::from_micros(200),
+                scheduling: Duration::from_micros(30),
+            }),
+            used_blocks: 60 + at as usize,
+            ..Sample::default()
         }
     };
     (0..110).map(sample).collect()
@@ -244,6 +265,7 @@ fn notes() -> VecDeque<Note> {
         note(4150, NoteKind::Finished { user: UserId(2), reason: FinishReason::Stop, generated: 212 }),
         note(4164, NoteKind::Queued { user: UserId(1), prompt_tokens: 2140, ahead: 0 }),
         note(4171, NoteKind::Admitted { user: UserId(1), blocks: 9, cached: 32 }),
+        note(4171, NoteKind::Chunk { user: UserId(1), start: 32, tokens: 144, last: false }),
         note(4173, NoteKind::Preempted { user: UserId(3), by: TakenBy::User(UserId(0)), lost: 310 }),
         note(4173, NoteKind::Queued { user: UserId(4), prompt_tokens: 40, ahead: 1 }),
         note(4179, NoteKind::Rejected { user: UserId(2), why: long }),
@@ -266,6 +288,17 @@ fn model() -> ModelInfo {
         context: 8_192,
         kv_bytes_per_token: 46_080,
     }
+}
+
+fn latencies() -> Latencies {
+    let times = |p50: f64| Summary {
+        p50: Some(p50),
+        p95: Some(2.0 * p50),
+        p99: Some(2.6 * p50),
+        mean: Some(1.1 * p50),
+        max: Some(4.0 * p50),
+    };
+    Latencies { queue: times(0.012), ttft: times(0.09), tpot: times(0.0051), itl: times(0.0048), end_to_end: times(2.4) }
 }
 
 /// Six people, each in another state.
@@ -301,11 +334,12 @@ pub fn rich() -> Snapshot {
             ..Totals::default()
         },
         ledger: Arc::default(),
-        latencies: Latencies::default(),
+        latencies: latencies(),
         without: Vec::new(),
-        prediction: None,
+        prediction: Some(Prediction { requests: 41, error_median: 0.18, ratio_median: 1.05 }),
         witnesses_due: 0,
         timeline: timeline(),
+        longer: Arc::new([history(), history(), VecDeque::new()]),
         history: history(),
         notes: notes(),
     }
@@ -322,8 +356,10 @@ pub fn fresh() -> Snapshot {
     snapshot.kv.owners = vec![BlockOwner::Free; total].into();
     snapshot.totals = Totals::default();
     snapshot.users.clear();
-    snapshot.timeline.clear();
+    snapshot.timeline = Timeline::default();
     snapshot.history.clear();
+    snapshot.longer = Arc::default();
+    (snapshot.latencies, snapshot.prediction) = (Latencies::default(), None);
     snapshot.notes.clear();
     snapshot
 }
@@ -416,16 +452,39 @@ impl Dice {
         };
         StepRecord {
             step,
+            at: self.time().unwrap_or_default(),
             duration: self.time().unwrap_or_default(),
+            parts: self.time().map(|time| StepParts { attention: time, products: time, ..StepParts::default() }),
             rows: (0..self.below(8)).map(|_| row(self)).collect(),
-            admitted: Vec::new(),
-            preempted: (0..self.below(3)).map(|_| (self.user(), self.taken_by())).collect(),
+            admitted: (0..self.below(2)).map(|_| self.admission()).collect(),
+            preempted: (0..self.below(3)).map(|_| self.preemption()).collect(),
             finished: (0..self.below(3)).map(|_| (self.user(), self.reason())).collect(),
-            waiting: (0..self.below(4)).map(|_| (self.user(), Waiting::NotYet)).collect(),
+            waiting: (0..self.below(4)).map(|_| (self.user(), self.waiting().unwrap_or(Waiting::NotYet))).collect(),
+            between: (0..self.below(2)).map(|_| self.between()).collect(),
             used_blocks: self.number(),
             cached_blocks: self.number(),
+            total_blocks: self.number(),
             budget_used: self.number(),
             budget: self.number(),
+            prefill_budget: (self.below(2) > 0).then(|| self.number()),
+        }
+    }
+
+    fn admission(&mut self) -> StepAdmission {
+        let (blocks, cached, again) = (self.number(), self.number(), self.below(2) > 0);
+        StepAdmission { user: self.user(), request: RequestId(self.below(4) as u64), blocks, cached, again }
+    }
+
+    fn preemption(&mut self) -> StepPreemption {
+        StepPreemption { user: self.user(), by: self.taken_by(), lost: self.number() }
+    }
+
+    fn between(&mut self) -> Between {
+        let why = "\u{1b}[31mno\n".repeat(self.below(40));
+        match self.below(3) {
+            0 => Between::Refused { user: self.user(), why },
+            1 => Between::Changed(why),
+            _ => Between::ChangeRefused(why),
         }
     }
 
@@ -440,7 +499,8 @@ impl Dice {
 
     fn note(&mut self) -> Note {
         let user = self.user();
-        let kind = match self.below(5) {
+        let kind = match self.below(6) {
+            5 => NoteKind::Chunk { user, start: self.number(), tokens: self.number(), last: self.below(2) > 0 },
             0 => NoteKind::Queued { user, prompt_tokens: self.number(), ahead: self.number() },
             1 => NoteKind::Admitted { user, blocks: self.number(), cached: self.number() },
             2 => NoteKind::Preempted { user, by: self.taken_by(), lost: self.number() },
@@ -492,7 +552,12 @@ impl Dice {
             queue: dice.number(),
             ttft: dice.time(),
             step: dice.time(),
+            itl: dice.time(),
+            parts: dice.time().map(|time| StepParts { attention: time, sampling: time, ..StepParts::default() }),
+            ..Sample::default()
         };
+        let series = |dice: &mut Dice| (0..dice.below(200)).map(|_| sample(dice)).collect();
+        snapshot.longer = Arc::new([series(self), series(self), series(self)]);
         snapshot.history = (0..self.below(200)).map(|_| sample(self)).collect();
         snapshot.notes = (0..self.below(30)).map(|_| self.note()).collect();
         snapshot

@@ -72,7 +72,7 @@ fn any_key(dice: &mut ChaCha8Rng) -> Msg {
     let code = match dice.next_u32() % 4 {
         0 => KeyCode::F(1 + (dice.next_u32() % 12) as u8),
         1 => KeyCode::Char((b'a' + (dice.next_u32() % 26) as u8) as char),
-        2 => KeyCode::Char(['0', '9', '/', 'y', 'ế', 'd', 'm', 'r', ','][dice.next_u32() as usize % 9]),
+        2 => KeyCode::Char(['0', '9', '/', 'y', 'ế', 'd', 'm', 'r', ',', '+', '-', '[', ']'][dice.next_u32() as usize % 13]),
         _ => codes[dice.next_u32() as usize % codes.len()],
     };
     with(modifiers, code)

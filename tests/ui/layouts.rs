@@ -35,7 +35,7 @@ pub fn picture(state: &mut State, width: u16, height: u16) -> String {
 }
 
 /// Four people in mid-conversation: one reads, one is prefilled, one has an answer, one was preempted.
-fn busy() -> State {
+pub fn busy() -> State {
     let mut state = state(Snapshot { model: fresh().model, ..rich() });
     let questions = [
         ("What is continuous batching?", "It is a way of letting new requests join between steps"),

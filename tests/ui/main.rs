@@ -10,6 +10,7 @@ mod fuzz;
 mod history;
 mod knobs;
 mod layouts;
+mod machine;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -94,7 +94,7 @@ pub fn status(state: &State) -> Vec<String> {
         let tokens = theme.plural(view.generated_tokens, "{} token", "{} tokens");
         lines.push(match view.status {
             Status::Waiting | Status::Preempted => {
-                let reason = view.waiting.as_ref().map(|waiting| why(waiting, &people)).unwrap_or_default();
+                let reason = view.waiting.as_ref().map(|waiting| why(waiting, &people, theme)).unwrap_or_default();
                 say!(theme, "{}: waiting. {}", name, reason)
             }
             Status::Prefill { computed, total } => {

@@ -8,6 +8,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseEvent
 
 use super::editor::{DRAFT_MAX, Editor};
 use super::keymap::{self, Action, Edit};
+use super::machine;
 use super::params::{self, Form};
 use super::replay;
 use super::rich::code::Highlighter;
@@ -221,6 +222,8 @@ fn take(state: &mut State, msg: Msg) -> Vec<Effect> {
         Msg::Switched(result) => {
             let effects = match &result {
                 Ok(_) => {
+                    // What the panels held was of the engine before.
+                    (state.machine.frozen, state.machine.look) = (None, None);
                     bots::on_lost(state, None);
                     state.settings.for_new_engine(&state.snapshot.limits)
                 }
@@ -288,7 +291,7 @@ fn on_key(state: &mut State, key: KeyEvent) -> Vec<Effect> {
 }
 
 fn on_chat_key(state: &mut State, key: KeyEvent, action: Option<Action>) -> Vec<Effect> {
-    if state.replay.is_some() {
+    if state.replay.is_some() || state.machine.is_open() {
         return action.map_or_else(Vec::new, |action| act(state, action));
     }
     state.focused_mut().refused = None;
@@ -307,6 +310,9 @@ fn on_chat_key(state: &mut State, key: KeyEvent, action: Option<Action>) -> Vec<
 
 /// Carries out an action of the key table, whether it came by key or from the palette.
 pub fn act(state: &mut State, action: Action) -> Vec<Effect> {
+    if let Some(effects) = machine::act(state, action) {
+        return effects;
+    }
     if state.replay.is_some()
         && let Some(effects) = replay::act(state, action)
     {
@@ -419,7 +425,6 @@ fn act_on_screen(state: &mut State, action: Action) {
             }
         }
         Action::Zoom => state.zoom = !state.zoom,
-        Action::View => state.rooms = state.rooms.next(),
         Action::Broadcast => state.broadcast = !state.broadcast,
         Action::PageUp => scroll(state, |rows| -(rows as isize - 1).max(1)),
         Action::PageDown => scroll(state, |rows| (rows as isize - 1).max(1)),
@@ -507,7 +512,7 @@ fn insert(state: &mut State, text: &str) {
 
 fn paste(state: &mut State, text: &str) {
     match &mut state.mode {
-        Mode::Chat if state.replay.is_some() || state.options.readonly => {}
+        Mode::Chat if state.replay.is_some() || state.options.readonly || state.machine.is_open() => {}
         Mode::Chat => insert(state, text),
         Mode::Palette { filter, chosen } => {
             filter.insert(&text.replace(['\n', '\r'], " "));

@@ -1,69 +1,308 @@
-//! The last minute as curves: tokens per second large, batch, queue, TTFT and step time small.
+//! The last minute, hour or day as curves: tokens per second large, the others small; or all of them large.
+
+use std::collections::VecDeque;
+use std::time::Duration;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
-use ratatui::text::Line;
+use ratatui::text::{Line, Span};
 
 use super::panel;
-use crate::engine::api::{Sample, Snapshot};
+use crate::engine::api::{Sample, Snapshot, StepParts};
+use crate::ui::machine::Span as Reach;
 use crate::ui::people::People;
 use crate::ui::theme::Theme;
+use crate::ui::words::say;
 use crate::ui::{format, text};
 
-/// Half-second samples in the minute that is drawn.
+/// Samples of a series: as many as are drawn.
 const SAMPLES: usize = 120;
 /// Columns left of the curves (labels) and right of them (values of now).
-const LABEL: usize = 6;
+const LABEL: usize = 7;
 const VALUE: usize = 6;
 const CURVE_ROWS: usize = 4;
+/// Small curves, at most.
+const SMALL: usize = 7;
+/// Rows of a large chart: its title, a curve, its axis. Two stand side by side from a width on.
+const LARGE: usize = 7;
+const BESIDE: usize = 90;
 const BARS: [&str; 8] = ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
 
 pub fn wanted_height(_snapshot: &Snapshot, _width: u16) -> u16 {
-    (2 + CURVE_ROWS + 1 + 4) as u16
+    (2 + CURVE_ROWS + 1 + SMALL + 1) as u16
 }
 
-pub fn draw(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, _people: &People, theme: Theme) {
-    let Some(inner) = panel::frame(buf, area, "tok/s", &figures(snapshot), theme) else { return };
-    if snapshot.history.is_empty() {
-        let words = text::first_fit(
-            &["no figures yet: they begin with the first step".into(), "no figures yet".into()],
-            usize::from(inner.width),
-        );
-        panel::put(buf, inner, 0, Line::styled(words, theme.quiet()));
-        return;
+/// What is drawn: the samples, how far they reach back, and how it looks.
+#[derive(Clone, Copy)]
+struct Scene<'a> {
+    snapshot: &'a Snapshot,
+    series: &'a VecDeque<Sample>,
+    reach: Reach,
+    theme: Theme,
+}
+
+impl<'a> Scene<'a> {
+    fn new(snapshot: &'a Snapshot, reach: Reach, theme: Theme) -> Scene<'a> {
+        let series = match reach {
+            Reach::Minute => &snapshot.history,
+            Reach::TenMinutes => &snapshot.longer[0],
+            Reach::Hour => &snapshot.longer[1],
+            Reach::Day => &snapshot.longer[2],
+        };
+        Scene { snapshot, series, reach, theme }
+    }
+
+    /// The samples that are drawn, oldest first.
+    fn samples(&self) -> impl Iterator<Item = &'a Sample> + use<'a> {
+        self.series.iter().skip(self.series.len().saturating_sub(SAMPLES))
+    }
+
+    /// One value a slot, the newest at the right: the mean of the samples that fall into it, None where there are none.
+    fn slots(&self, count: usize, value: impl Fn(&Sample) -> Option<f64>) -> Vec<Option<f64>> {
+        let samples: Vec<&Sample> = self.samples().collect();
+        let missing = SAMPLES - samples.len();
+        let mean = |slot: usize| {
+            let from = slot * SAMPLES / count;
+            let to = ((slot + 1) * SAMPLES / count).max(from + 1);
+            let within = samples[from.saturating_sub(missing)..to.saturating_sub(missing)].iter();
+            let values: Vec<f64> = within.filter_map(|sample| value(sample)).filter(|value| value.is_finite()).collect();
+            if values.is_empty() { None } else { Some(values.iter().sum::<f64>() / values.len() as f64) }
+        };
+        (0..count).map(mean).collect()
+    }
+
+    fn largest(&self, value: impl Fn(&Sample) -> Option<f64>) -> f64 {
+        self.samples().filter_map(value).filter(|value| value.is_finite()).fold(0.0, f64::max)
+    }
+}
+
+type Value = Box<dyn Fn(&Sample) -> Option<f64>>;
+
+/// One figure over time.
+struct Chart {
+    name: &'static str,
+    /// What it is, with its unit.
+    about: String,
+    value: Value,
+    show: fn(f64) -> String,
+    /// What a full bar stands for; None: the largest seen.
+    top: Option<f64>,
+    now: String,
+}
+
+fn seconds(time: Option<Duration>) -> Option<f64> {
+    time.map(|time| time.as_secs_f64())
+}
+
+fn show_time(seconds: f64) -> String {
+    format::time_or_unknown(Duration::try_from_secs_f64(seconds).ok())
+}
+
+fn show_count(value: f64) -> String {
+    if value < 9.95 && value.fract() != 0.0 {
+        format!("{value:.1}")
+    } else {
+        format::rate(value).trim_end_matches(".0").to_owned()
+    }
+}
+
+fn show_bytes(value: f64) -> String {
+    // Saturates: what is not a number is 0.
+    format::bytes_short(value as u64)
+}
+
+fn charts(scene: &Scene<'_>) -> [Chart; 8] {
+    let (snapshot, theme) = (scene.snapshot, scene.theme);
+    let newest = |value: fn(&Sample) -> Option<Duration>| scene.samples().filter_map(value).last();
+    let (seats, blocks) = (snapshot.limits.max_num_seqs, snapshot.kv.total);
+    let weights = snapshot.model.weight_bytes as f64;
+    let rate = move |step: Option<Duration>| seconds(step).filter(|time| *time > 0.0).map(|time| weights / time);
+    let speed = panel::speed_now(snapshot);
+    [
+        Chart {
+            name: "tok/s",
+            about: theme.tr("new tokens a second, all users together").into(),
+            value: Box::new(|sample| Some(sample.tokens_per_s)),
+            show: format::rate,
+            top: None,
+            now: format::rate_or_unknown(speed),
+        },
+        Chart {
+            name: "batch",
+            about: say!(theme, "rows of a step, of {} seats", seats),
+            value: Box::new(|sample| Some(sample.batch)),
+            show: show_count,
+            top: Some(seats as f64),
+            now: format!("{}/{seats}", snapshot.running),
+        },
+        Chart {
+            name: "queue",
+            about: theme.tr("requests that wait").into(),
+            value: Box::new(|sample| Some(sample.queue as f64)),
+            show: show_count,
+            top: None,
+            now: format::count(snapshot.waiting as u64),
+        },
+        Chart {
+            name: "TTFT",
+            about: theme.tr("from Enter to the first token, mean").into(),
+            value: Box::new(|sample| seconds(sample.ttft)),
+            show: show_time,
+            top: None,
+            now: format::time_or_unknown(newest(|sample| sample.ttft)),
+        },
+        Chart {
+            name: "ITL",
+            about: theme.tr("between two tokens of one answer, mean").into(),
+            value: Box::new(|sample| seconds(sample.itl)),
+            show: show_time,
+            top: None,
+            now: format::time_or_unknown(newest(|sample| sample.itl)),
+        },
+        Chart {
+            name: "step",
+            about: theme.tr("time of a step, mean").into(),
+            value: Box::new(|sample| seconds(sample.step)),
+            show: show_time,
+            top: None,
+            now: format::time_or_unknown(snapshot.totals.step_time),
+        },
+        Chart {
+            name: "KV",
+            about: say!(theme, "blocks in use, of {}", format::count(blocks as u64)),
+            value: Box::new(|sample| Some(sample.used_blocks as f64)),
+            show: show_count,
+            top: Some(blocks as f64),
+            now: format::count(snapshot.kv.used as u64),
+        },
+        Chart {
+            name: "B/s",
+            about: theme.tr("bytes of weights read a second: weights ÷ step time").into(),
+            value: Box::new(move |sample| rate(sample.step)),
+            show: show_bytes,
+            top: None,
+            now: rate(snapshot.totals.step_time).map_or_else(|| format::UNKNOWN.into(), show_bytes),
+        },
+    ]
+}
+
+pub fn draw(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: &People, theme: Theme) {
+    draw_over(buf, area, snapshot, people, theme, Reach::Minute);
+}
+
+/// The curves over this long.
+pub fn draw_over(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, _people: &People, theme: Theme, reach: Reach) {
+    let scene = Scene::new(snapshot, reach, theme);
+    let Some(inner) = panel::frame(buf, area, "tok/s", &figures(&scene), theme) else { return };
+    if scene.series.is_empty() {
+        return nothing(buf, inner, theme);
     }
     let height = usize::from(inner.height);
     let axis = usize::from(height >= 3);
-    let small = height.saturating_sub(CURVE_ROWS + axis).min(4);
-    let rows = height - axis - small;
+    let parts = usize::from(height >= CURVE_ROWS + axis + 4);
+    let small = height.saturating_sub(CURVE_ROWS + axis + parts).min(SMALL);
+    let rows = height - axis - small - parts;
     let plot = Plot::new(usize::from(inner.width));
-    draw_curve(buf, inner, &plot, snapshot, rows, theme);
+    let charts = charts(&scene);
+    let speed = panel::speed_now(snapshot).unwrap_or(0.0);
+    let top = round_up(scene.largest(&charts[0].value).max(if reach == Reach::Minute { speed } else { 0.0 }));
+    draw_curve(buf, inner, &plot, &scene, (&charts[0], top, rows));
     if axis > 0 {
-        draw_axis(buf, inner, &plot, rows, theme);
+        draw_axis(buf, inner, &plot, rows, &scene);
     }
-    for (place, spark) in sparks(snapshot).iter().take(small).enumerate() {
-        draw_spark(buf, inner, &plot, (rows + axis + place, spark), snapshot, theme);
+    for (place, chart) in charts[1..].iter().take(small).enumerate() {
+        draw_spark(buf, inner, &plot, (rows + axis + place, chart), &scene);
+    }
+    if parts > 0 {
+        let words = text::first_fit(&parts_wordings(&scene, false), usize::from(inner.width));
+        panel::put(buf, inner, rows + axis + small, Line::styled(words, theme.quiet()));
     }
 }
 
-fn figures(snapshot: &Snapshot) -> Vec<String> {
-    if snapshot.history.is_empty() {
+fn nothing(buf: &mut Buffer, inner: Rect, theme: Theme) {
+    let wordings = ["no figures yet: they begin with the first step", "no figures yet"].map(|words| theme.tr(words).to_owned());
+    let words = text::first_fit(&wordings, usize::from(inner.width));
+    panel::put(buf, inner, 0, Line::styled(words, theme.quiet()));
+}
+
+fn figures(scene: &Scene<'_>) -> Vec<String> {
+    if scene.series.is_empty() {
         return Vec::new();
     }
-    let now = format::rate_or_unknown(panel::speed_now(snapshot));
-    let peak = format::rate(peak(snapshot));
-    vec![format!("{now} now · {peak} at most in 60 s"), format!("{now} now · {peak} at most"), format!("{now} now"), now]
+    let theme = scene.theme;
+    let speed = panel::speed_now(scene.snapshot);
+    let now = format::rate_or_unknown(speed);
+    // The newest second is not a sample yet.
+    let peak = scene.largest(|sample| Some(sample.tokens_per_s)).max(speed.filter(|speed| speed.is_finite()).unwrap_or(0.0));
+    let (peak, reach) = (format::rate(peak), scene.reach.name());
+    vec![
+        say!(theme, "{} now · {} at most in {}", now, peak, reach),
+        say!(theme, "{} now · {} at most", now, peak),
+        say!(theme, "{} now", now),
+        now,
+    ]
 }
 
-/// The highest speed of the last minute, the newest second included, which is not a sample yet.
-fn peak(snapshot: &Snapshot) -> f64 {
-    newest(snapshot).map(|sample| sample.tokens_per_s).fold(panel::speed_now(snapshot).unwrap_or(0.0), f64::max)
+/// Every chart large, in a grid, from row `scroll` of the grid on.
+pub fn draw_large(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, theme: Theme, reach: Reach, scroll: usize) {
+    let scene = Scene::new(snapshot, reach, theme);
+    let figures = [say!(theme, "the last {}", reach.name())];
+    let Some(inner) = panel::frame(buf, area, theme.tr("charts"), &figures, theme) else { return };
+    if scene.series.is_empty() {
+        return nothing(buf, inner, theme);
+    }
+    let charts = charts(&scene);
+    let beside = if usize::from(inner.width) >= BESIDE { 2 } else { 1 };
+    // The last lines say where the time of a step goes.
+    let bar = usize::from(inner.height >= 12);
+    let room = usize::from(inner.height).saturating_sub(1 + bar);
+    let lines = charts.len().div_ceil(beside);
+    let shown = (room / LARGE).clamp(1, lines);
+    let height = room / shown;
+    let first = scroll.min(lines - shown);
+    for (place, chart) in charts.iter().enumerate().skip(first * beside).take(shown * beside) {
+        let (row, column) = ((place / beside) - first, place % beside);
+        let width = inner.width / beside as u16;
+        let gap = u16::from(beside > 1) * 2;
+        let cell = Rect {
+            x: inner.x + column as u16 * width,
+            y: inner.y + (row * height) as u16,
+            width: width.saturating_sub(gap),
+            height: height as u16,
+        };
+        draw_one(buf, cell.intersection(inner), &scene, chart);
+    }
+    let last = usize::from(inner.height).saturating_sub(1);
+    if bar > 0 {
+        panel::put(buf, inner, last - 1, parts_bar(&scene, usize::from(inner.width)));
+    }
+    let mut wordings = parts_wordings(&scene, bar > 0);
+    if lines > shown {
+        let hidden = theme.plural((lines - shown) * beside, "↑ ↓ {} chart more", "↑ ↓ {} charts more");
+        wordings.iter_mut().for_each(|words| *words = format!("{hidden} · {words}"));
+    }
+    let line = text::first_fit(&wordings, usize::from(inner.width));
+    panel::put(buf, inner, last, Line::styled(line, theme.quiet()));
 }
 
-/// The samples of the last minute, oldest first.
-fn newest(snapshot: &Snapshot) -> impl Iterator<Item = &Sample> {
-    snapshot.history.iter().skip(snapshot.history.len().saturating_sub(SAMPLES))
+/// Title, curve and axis of one chart.
+fn draw_one(buf: &mut Buffer, area: Rect, scene: &Scene<'_>, chart: &Chart) {
+    let theme = scene.theme;
+    let width = usize::from(area.width);
+    let about = text::clip(&chart.about, width.saturating_sub(text::width(theme.tr(chart.name)) + 2));
+    let title = vec![Span::styled(theme.tr(chart.name), theme.strong()), Span::styled(format!("  {about}"), theme.quiet())];
+    panel::put(buf, area, 0, Line::from(title));
+    let under = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
+    let plot = Plot::new(width);
+    let axis = usize::from(under.height >= 3);
+    let rows = usize::from(under.height).saturating_sub(axis);
+    let largest = scene.largest(&chart.value);
+    let top = chart.top.filter(|top| *top >= largest).unwrap_or_else(|| rounded(largest));
+    draw_curve(buf, under, &plot, scene, (chart, top, rows));
+    if axis > 0 {
+        draw_axis(buf, under, &plot, rows, scene);
+    }
 }
 
 /// Where the curves lie in the panel; labels and values go when it is narrow.
@@ -82,23 +321,14 @@ impl Plot {
     }
 }
 
-/// One value a slot, the newest at the right: the mean of the samples that fall into it, None where there are none.
-fn slots(snapshot: &Snapshot, count: usize, value: impl Fn(&Sample) -> Option<f64>) -> Vec<Option<f64>> {
-    let samples: Vec<&Sample> = newest(snapshot).collect();
-    let missing = SAMPLES - samples.len();
-    let mean = |slot: usize| {
-        let from = slot * SAMPLES / count;
-        let to = ((slot + 1) * SAMPLES / count).max(from + 1);
-        let within = samples[from.saturating_sub(missing)..to.saturating_sub(missing)].iter();
-        let values: Vec<f64> = within.filter_map(|sample| value(sample)).filter(|value| value.is_finite()).collect();
-        if values.is_empty() { None } else { Some(values.iter().sum::<f64>() / values.len() as f64) }
-    };
-    (0..count).map(mean).collect()
-}
-
 /// The next of 1, 2, 5, 10, 20, ... that is not below.
 fn round_up(value: f64) -> f64 {
-    if !value.is_finite() || value <= 1.0 {
+    if !value.is_finite() || value <= 1.0 { 1.0 } else { rounded(value) }
+}
+
+/// The same for values below 1 as well.
+fn rounded(value: f64) -> f64 {
+    if !value.is_finite() || value <= 0.0 {
         return 1.0;
     }
     let power = 10f64.powf(value.log10().floor());
@@ -106,12 +336,13 @@ fn round_up(value: f64) -> f64 {
     steps.into_iter().find(|top| *top >= value).unwrap_or(value)
 }
 
-fn draw_curve(buf: &mut Buffer, inner: Rect, plot: &Plot, snapshot: &Snapshot, rows: usize, theme: Theme) {
+fn draw_curve(buf: &mut Buffer, inner: Rect, plot: &Plot, scene: &Scene<'_>, what: (&Chart, f64, usize)) {
+    let (chart, top, rows) = what;
+    let theme = scene.theme;
     if rows == 0 || plot.columns == 0 {
         return;
     }
-    let values = slots(snapshot, plot.columns * 2, |sample| Some(sample.tokens_per_s));
-    let top = round_up(peak(snapshot));
+    let values = scene.slots(plot.columns * 2, &chart.value);
     // Dots of a column of braille, four a row; anything above zero shows at least one.
     let dots = |value: &Option<f64>| match value {
         Some(value) if *value > 0.0 => ((value / top * (rows * 4) as f64).round() as usize).clamp(1, rows * 4),
@@ -126,10 +357,12 @@ fn draw_curve(buf: &mut Buffer, inner: Rect, plot: &Plot, snapshot: &Snapshot, r
         }
     }
     if plot.label > 0 {
+        let middle = (rows >= 5 && rows % 2 == 1).then_some(rows / 2);
         for row in 0..rows {
             let label = match row {
-                0 => format::rate(top),
+                0 => (chart.show)(top),
                 row if row + 1 == rows => "0".into(),
+                row if Some(row) == middle => (chart.show)(top / 2.0),
                 _ => String::new(),
             };
             let edge = if label.is_empty() { "│" } else { "┤" };
@@ -139,9 +372,8 @@ fn draw_curve(buf: &mut Buffer, inner: Rect, plot: &Plot, snapshot: &Snapshot, r
     }
     if plot.value > 0 {
         let newest = heights.last().copied().unwrap_or(0).max(1);
-        let now = panel::right(&format::rate_or_unknown(panel::speed_now(snapshot)), VALUE);
         let row = rows - newest.div_ceil(4);
-        panel::put_at(buf, inner, (plot.label + plot.columns + 1, row), &now, theme.strong());
+        panel::put_at(buf, inner, (plot.label + plot.columns + 1, row), &panel::right(&chart.now, VALUE), theme.strong());
     }
 }
 
@@ -152,73 +384,33 @@ fn braille(left: usize, right: usize) -> char {
     char::from_u32(0x2800 + LEFT[left.min(4)] + RIGHT[right.min(4)]).unwrap_or(' ')
 }
 
-fn draw_axis(buf: &mut Buffer, inner: Rect, plot: &Plot, row: usize, theme: Theme) {
-    let (from, to) = ("-60 s", "now");
-    let between = plot.columns.saturating_sub(text::width(from) + text::width(to));
+fn draw_axis(buf: &mut Buffer, inner: Rect, plot: &Plot, row: usize, scene: &Scene<'_>) {
+    let (from, to) = (format!("-{}", scene.reach.name()), scene.theme.tr("now"));
+    let between = plot.columns.saturating_sub(text::width(&from) + text::width(to));
     if between < 2 {
         return;
     }
     let middle = if between >= 20 { format!(" {} ", "╌".repeat(between - 2)) } else { " ".repeat(between) };
-    panel::put_at(buf, inner, (plot.label, row), &format!("{from}{middle}{to}"), theme.quiet());
+    panel::put_at(buf, inner, (plot.label, row), &format!("{from}{middle}{to}"), scene.theme.quiet());
 }
 
-/// A small curve of one row.
-struct Spark {
-    label: &'static str,
-    value: fn(&Sample) -> Option<f64>,
-    /// What a full bar stands for; None: the largest seen.
-    top: Option<f64>,
-    now: String,
-}
-
-fn sparks(snapshot: &Snapshot) -> [Spark; 4] {
-    let ttft = newest(snapshot).filter_map(|sample| sample.ttft).last();
-    let seconds = |time: Option<std::time::Duration>| time.map(|time| time.as_secs_f64());
-    let seats = snapshot.limits.max_num_seqs;
-    [
-        Spark {
-            label: "batch",
-            value: |sample| Some(sample.batch),
-            top: Some(seats as f64),
-            now: format!("{}/{seats}", snapshot.running),
-        },
-        Spark {
-            label: "queue",
-            value: |sample| Some(sample.queue as f64),
-            top: None,
-            now: format::count(snapshot.waiting as u64),
-        },
-        Spark {
-            label: "TTFT",
-            value: |sample| sample.ttft.map(|time| time.as_secs_f64()),
-            top: None,
-            now: format::time_or_unknown(ttft),
-        },
-        Spark {
-            label: "step",
-            value: |sample| sample.step.map(|time| time.as_secs_f64()),
-            top: seconds(newest(snapshot).filter_map(|sample| sample.step).max()),
-            now: format::time_or_unknown(snapshot.totals.step_time),
-        },
-    ]
-}
-
-fn draw_spark(buf: &mut Buffer, inner: Rect, plot: &Plot, at: (usize, &Spark), snapshot: &Snapshot, theme: Theme) {
-    let (row, spark) = at;
+fn draw_spark(buf: &mut Buffer, inner: Rect, plot: &Plot, at: (usize, &Chart), scene: &Scene<'_>) {
+    let (row, chart) = at;
+    let theme = scene.theme;
     if plot.columns == 0 {
         return;
     }
     if plot.label > 0 {
-        panel::put_at(buf, inner, (0, row), spark.label, theme.quiet());
+        panel::put_at(buf, inner, (0, row), &text::clip(theme.tr(chart.name), plot.label - 1), theme.quiet());
     }
-    let values = slots(snapshot, plot.columns, spark.value);
-    let top = spark.top.unwrap_or_else(|| values.iter().flatten().copied().fold(0.0, f64::max));
+    let values = scene.slots(plot.columns, &chart.value);
+    let top = chart.top.unwrap_or_else(|| values.iter().flatten().copied().fold(0.0, f64::max));
     for (column, value) in values.iter().enumerate() {
         let (glyph, style) = bar(*value, top, theme);
         panel::put_at(buf, inner, (plot.label + column, row), glyph, style);
     }
     if plot.value > 0 {
-        let now = panel::right(&spark.now, VALUE);
+        let now = panel::right(&chart.now, VALUE);
         panel::put_at(buf, inner, (plot.label + plot.columns + 1, row), &now, theme.text());
     }
 }
@@ -230,4 +422,83 @@ fn bar(value: Option<f64>, top: f64, theme: Theme) -> (&'static str, Style) {
         Some(value) if value <= 0.0 || top <= 0.0 => (BARS[0], theme.quiet()),
         Some(value) => (BARS[((value / top * 7.0).round() as usize).clamp(1, 7)], theme.accent()),
     }
+}
+
+/// Seconds that the steps which are drawn spent in products, attention, sampling and scheduling, and altogether. None where the
+/// model does not say.
+fn parts(scene: &Scene<'_>) -> Option<([f64; 4], f64)> {
+    let (mut parts, mut whole) = ([0.0; 4], 0.0);
+    for sample in scene.samples() {
+        let (Some(of), Some(step)) = (sample.parts, sample.step) else { continue };
+        let steps = f64::from(sample.steps.max(1));
+        let [attention, products, sampling, scheduling] = StepParts::all(&of);
+        let known = [products, attention, sampling, scheduling];
+        parts.iter_mut().zip(known).for_each(|(sum, part)| *sum += part.as_secs_f64() * steps);
+        whole += step.as_secs_f64() * steps;
+    }
+    (whole > 0.0).then_some((parts, whole))
+}
+
+/// The same as a bar, in the order of the words under it; the rest is blank.
+fn parts_bar(scene: &Scene<'_>, columns: usize) -> Line<'static> {
+    let Some((parts, whole)) = parts(scene) else { return Line::default() };
+    let theme = scene.theme;
+    let looks = [("█", theme.accent()), ("▓", theme.warn()), ("▒", theme.good()), ("░", theme.text())];
+    let (mut spent, mut drawn) = (0.0, 0);
+    let mut spans = Vec::new();
+    for (part, (glyph, style)) in parts.iter().zip(looks) {
+        spent += part;
+        let upto = ((spent / whole).clamp(0.0, 1.0) * columns as f64).round() as usize;
+        spans.push(Span::styled(glyph.repeat(upto.saturating_sub(drawn)), style));
+        drawn = drawn.max(upto);
+    }
+    Line::from(spans)
+}
+
+/// And in words, as shares. `signs`: with those of the bar.
+fn parts_wordings(scene: &Scene<'_>, signs: bool) -> Vec<String> {
+    let theme = scene.theme;
+    let Some((parts, whole)) = parts(scene) else {
+        let words = theme.tr("where the time of a step goes is not known for this model");
+        return vec![words.to_owned(), theme.tr("parts of a step: not known").to_owned(), String::new()];
+    };
+    let share = |part: f64| format!("{:.0}%", (part / whole * 100.0).clamp(0.0, 100.0));
+    let rest = share(whole - parts.iter().sum::<f64>());
+    let [products, attention, sampling, scheduling] = parts.map(share);
+    let long = if signs {
+        say!(
+            theme,
+            "step time: █ products with weights {}, ▓ attention {}, ▒ sampling {}, ░ scheduling {}, the rest {}",
+            products,
+            attention,
+            sampling,
+            scheduling,
+            rest
+        )
+    } else {
+        say!(
+            theme,
+            "step time: products with weights {}, attention {}, sampling {}, scheduling {}, the rest {}",
+            products,
+            attention,
+            sampling,
+            scheduling,
+            rest
+        )
+    };
+    vec![
+        long,
+        say!(
+            theme,
+            "products {}, attention {}, sampling {}, scheduling {}, rest {}",
+            products,
+            attention,
+            sampling,
+            scheduling,
+            rest
+        ),
+        say!(theme, "products {} · attention {} · sampling {}", products, attention, sampling),
+        say!(theme, "products {} · attention {}", products, attention),
+        String::new(),
+    ]
 }

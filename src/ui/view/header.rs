@@ -9,6 +9,7 @@ use super::panel;
 use crate::engine::api::{Pace, RunState, Snapshot};
 use crate::ui::people::People;
 use crate::ui::theme::Theme;
+use crate::ui::words::say;
 use crate::ui::{format, text};
 
 /// Columns of the model's title at most; it is the file's own word and may be anything.
@@ -27,6 +28,11 @@ pub fn wanted_height(_snapshot: &Snapshot, _width: u16) -> u16 {
 }
 
 pub fn draw(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, _people: &People, theme: Theme) {
+    draw_with(buf, area, snapshot, theme, None);
+}
+
+/// `held`: the step that the panels hold still at.
+pub fn draw_with(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, theme: Theme, held: Option<u64>) {
     let area = area.intersection(buf.area);
     if area.is_empty() {
         return;
@@ -34,9 +40,9 @@ pub fn draw(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, _people: &People,
     let edge = usize::from(area.width > 20);
     let room = usize::from(area.width) - 2 * edge;
     // The file's long title when it costs no figure, else the model's short name.
-    let (mut left, mut right) = fit(snapshot, &title(&snapshot.model.title, &snapshot.model.name), room, theme);
-    if right.len() + 1 < engine(snapshot, room, theme).len() || left.is_empty() {
-        (left, right) = fit(snapshot, &words(text::one_line(&snapshot.model.name).trim(), TITLE_MAX), room, theme);
+    let (mut left, mut right) = fit((snapshot, held), &title(&snapshot.model.title, &snapshot.model.name), room, theme);
+    if right.len() + 1 < engine((snapshot, held), room, theme).len() || left.is_empty() {
+        (left, right) = fit((snapshot, held), &words(text::one_line(&snapshot.model.name).trim(), TITLE_MAX), room, theme);
     }
     if left.is_empty() && right.len() == 1 && text::width(&right[0].text) > room {
         // Only the state is left, and its symbol says enough when the word has no room.
@@ -50,8 +56,8 @@ pub fn draw(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, _people: &People,
 }
 
 /// Both sides without the pieces that have no room.
-fn fit(snapshot: &Snapshot, title: &str, room: usize, theme: Theme) -> (Vec<Piece>, Vec<Piece>) {
-    let (mut left, mut right) = (model(snapshot, title, theme), engine(snapshot, room, theme));
+fn fit(shown: (&Snapshot, Option<u64>), title: &str, room: usize, theme: Theme) -> (Vec<Piece>, Vec<Piece>) {
+    let (mut left, mut right) = (model(shown.0, title, theme), engine(shown, room, theme));
     while width(&left) + width(&right) + GAP > room && drop_one(&mut left, &mut right) {}
     (left, right)
 }
@@ -85,7 +91,7 @@ fn drop_one(left: &mut Vec<Piece>, right: &mut Vec<Piece>) -> bool {
 fn model(snapshot: &Snapshot, title: &str, theme: Theme) -> Vec<Piece> {
     let model = &snapshot.model;
     let kernels = text::one_line(&model.kernels);
-    let threads = format::plural(model.threads, "thread", "threads");
+    let threads = theme.plural(model.threads, "{} thread", "{} threads");
     let processor = if kernels.is_empty() { threads } else { format!("{kernels}, {threads}") };
     let pieces = [
         ("batchroom".to_owned(), theme.strong(), 8),
@@ -118,24 +124,27 @@ fn words(content: &str, columns: usize) -> String {
     if out.is_empty() { text::clip(content.trim(), columns) } else { out }
 }
 
-fn engine(snapshot: &Snapshot, room: usize, theme: Theme) -> Vec<Piece> {
+fn engine((snapshot, held): (&Snapshot, Option<u64>), room: usize, theme: Theme) -> Vec<Piece> {
     let mut pieces = vec![state(snapshot, theme)];
     let mut add = |text: String, style: Style, drop: u8| pieces.push(Piece { text, style, drop });
     if let Some(fault) = snapshot.fault.as_deref().filter(|_| snapshot.state == RunState::Stopped) {
         // The fault matters more than the model: it takes the whole line, cut between words.
-        let left = room.saturating_sub(text::width("■ stopped") + 2 * GAP);
+        let left = room.saturating_sub(text::width(&state(snapshot, theme).text) + 2 * GAP);
         add(words(&text::one_line(fault), left), theme.bad(), 1);
         return pieces;
     }
     if let Pace::StepsPerSecond(rate) = snapshot.pace {
-        add(format!("paced {} steps/s", format::rate(rate)), theme.warn().add_modifier(Modifier::REVERSED), 1);
+        add(say!(theme, "paced {} steps/s", format::rate(rate)), theme.warn().add_modifier(Modifier::REVERSED), 1);
+    }
+    if let Some(step) = held {
+        add(say!(theme, "frozen at step {}", step), theme.warn().add_modifier(Modifier::REVERSED), 1);
     }
     let seats = format!("batch {}/{}", snapshot.running, snapshot.limits.max_num_seqs);
     add(seats, theme.text(), 5);
     let queue = if snapshot.waiting > 0 { theme.warn() } else { theme.text() };
-    add(format!("queue {}", snapshot.waiting), queue, 7);
+    add(say!(theme, "queue {}", snapshot.waiting), queue, 7);
     add(format!("{} tok/s", format::rate_or_unknown(panel::speed_now(snapshot))), theme.strong(), 2);
-    add(format!("{}/step", format::time_or_unknown(snapshot.totals.step_time)), theme.quiet(), 9);
+    add(say!(theme, "{}/step", format::time_or_unknown(snapshot.totals.step_time)), theme.quiet(), 9);
     add(format!("KV {}", format::percent(snapshot.kv.used as u64, snapshot.kv.total as u64)), theme.text(), 6);
     pieces
 }
@@ -147,5 +156,5 @@ fn state(snapshot: &Snapshot, theme: Theme) -> Piece {
         RunState::Paused => ("‖ paused", theme.warn().add_modifier(Modifier::REVERSED)),
         RunState::Stopped => ("■ stopped", theme.bad()),
     };
-    Piece { text: text.into(), style, drop: 0 }
+    Piece { text: theme.tr(text).into(), style, drop: 0 }
 }

@@ -9,6 +9,7 @@ use super::panel;
 use crate::engine::api::{BlockOwner, KvView, Snapshot};
 use crate::ui::people::People;
 use crate::ui::theme::Theme;
+use crate::ui::words::say;
 use crate::ui::{format, text};
 
 const SHARED: &str = "#";
@@ -18,8 +19,10 @@ const CACHED: &str = "░";
 const FREE: &str = "·";
 /// Rows of the map that are worth asking for.
 const MAP_ROWS: usize = 6;
-/// Lines under the map: the sum, the waste, the legend.
-const LINES: usize = 3;
+/// Lines under the map: the sum, the waste, what fits still, the legend.
+const LINES: usize = 4;
+/// Tokens of a chat, for what fits still.
+const CHAT: usize = 2048;
 
 pub fn wanted_height(snapshot: &Snapshot, width: u16) -> u16 {
     let columns = panel::inner_width(width).max(1);
@@ -39,33 +42,40 @@ pub fn draw(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: &People, 
         0..=1 => height,
         2..=3 => 1,
         4 => 2,
+        5 if kv.owners.len() > width => 3,
         _ => LINES,
     };
     let rows = height - lines;
     let scale = blocks_per_cell(kv.owners.len(), width * rows);
-    let Some(inner) = panel::frame(buf, area, "KV memory", &figures(kv, (rows > 0).then_some(scale)), theme) else { return };
+    let Some(inner) = panel::frame(buf, area, theme.tr("KV memory"), &figures(kv, (rows > 0).then_some(scale), theme), theme)
+    else {
+        return;
+    };
     let cells: Vec<BlockOwner> = if rows > 0 { cells(&kv.owners, scale) } else { Vec::new() };
     for (place, owner) in cells.iter().enumerate() {
         let (glyph, style) = paint(*owner, people, theme);
         panel::put_at(buf, inner, (place % width, place / width), &glyph, style);
     }
     let map = cells.len().div_ceil(width.max(1));
-    let under = [sum(kv, width, theme), waste(snapshot, width, theme), legend(kv, people, width, theme)];
+    let (sum, waste) = (sum(kv, width, theme), waste(snapshot, width, theme));
+    let (fits, legend) = (fits(snapshot, width, theme), legend(kv, people, width, theme));
+    // The legend before what fits: without it the map cannot be read.
+    let under = if lines < LINES { vec![sum, waste, legend] } else { vec![sum, waste, fits, legend] };
     for (place, line) in under.into_iter().take(lines).enumerate() {
         panel::put(buf, inner, map + place, line);
     }
 }
 
-fn figures(kv: &KvView, scale: Option<usize>) -> Vec<String> {
+fn figures(kv: &KvView, scale: Option<usize>, theme: Theme) -> Vec<String> {
     let share = format::percent(kv.used as u64, kv.total as u64);
-    let full = format!("{share} of {}", format::bytes(size(kv.total, kv)));
+    let full = say!(theme, "{} of {}", share, format::bytes(size(kv.total, kv)));
     let Some(scale) = scale else { return vec![full, share] };
-    let cell = format!("1 cell = {}", format::plural(scale, "block", "blocks"));
+    let cell = theme.plural(scale, "1 cell = {} block", "1 cell = {} blocks");
     if scale == 1 {
         return vec![format!("{full} · {cell}"), full, share];
     }
     // A scale of one is what everyone expects; another one must be said before the size.
-    vec![format!("{full} · {cell}"), format!("{share} · {cell}"), format!("{share} · cell = {scale}"), share]
+    vec![format!("{full} · {cell}"), format!("{share} · {cell}"), say!(theme, "{} · cell = {}", share, scale), share]
 }
 
 fn size(blocks: usize, kv: &KvView) -> u64 {
@@ -116,19 +126,17 @@ fn sum(kv: &KvView, width: usize, theme: Theme) -> Line<'static> {
     let [used, cached, free, total] = [kv.used, kv.cached, kv.free, kv.total].map(|blocks| format::count(blocks as u64));
     let [used_size, free_size] = [kv.used, kv.free].map(|blocks| format::bytes(size(blocks, kv)));
     let token = format::bytes((kv.bytes_per_block / kv.block_size.max(1)) as u64);
-    let sum = format!("used {used} + cached {cached} + free {free} = {total}");
+    let sum = say!(theme, "used {} + cached {} + free {} = {}", used, cached, free, total);
+    let long = say!(theme, "used {} ({}) + cached {} + free {} ({}) = {}", used, used_size, cached, free, free_size, total);
     let line = text::first_fit(
         &[
-            format!(
-                "used {used} ({used_size}) + cached {cached} + free {free} ({free_size}) = {total} blocks of {} tokens, {token} a token",
-                kv.block_size
-            ),
-            format!("{sum} blocks of {} tokens ({token} a token)", kv.block_size),
-            format!("{sum} blocks of {} tokens", kv.block_size),
-            format!("{sum} blocks"),
+            say!(theme, "{} blocks of {} tokens, {} a token", long, kv.block_size, token),
+            say!(theme, "{} blocks of {} tokens ({} a token)", sum, kv.block_size, token),
+            say!(theme, "{} blocks of {} tokens", sum, kv.block_size),
+            say!(theme, "{} blocks", sum),
             sum,
-            format!("{used} used + {cached} cached + {free} free"),
-            format!("used {used} of {total}"),
+            say!(theme, "{} used + {} cached + {} free", used, cached, free),
+            say!(theme, "used {} of {}", used, total),
             format!("{used}/{total}"),
         ],
         width,
@@ -136,29 +144,50 @@ fn sum(kv: &KvView, width: usize, theme: Theme) -> Line<'static> {
     Line::styled(line, theme.text())
 }
 
-fn waste(snapshot: &Snapshot, width: usize, theme: Theme) -> Line<'static> {
+/// The share of the slots in use that hold nothing, and what reserving the whole context for everybody would take.
+pub(super) fn waste_wordings(snapshot: &Snapshot, theme: Theme) -> Vec<String> {
     let kv = &snapshot.kv;
     let slots = kv.used.saturating_mul(kv.block_size);
     let empty = slots.saturating_sub(kv.filled_slots);
-    let reserve = format!(
-        "reserving {} each would need {}",
-        format::count(snapshot.limits.max_model_len as u64),
-        format::percent(kv.reserved_max as u64, kv.total as u64)
-    );
-    let wordings = if slots == 0 {
-        vec!["nothing in use, nothing wasted".to_owned(), "nothing in use".to_owned()]
-    } else {
-        let share = tenths(empty, slots);
-        let long = format!("waste now {share} ({} of {} slots)", format::count(empty as u64), format::count(slots as u64));
-        let reserved = format::percent(kv.reserved_max as u64, kv.total as u64);
-        vec![
-            format!("{long} · {reserve} of the memory"),
-            format!("{long} · {reserve}"),
-            format!("waste now {share} · {reserve}"),
-            format!("waste {share} · reserving all: {reserved}"),
-            format!("waste now {share}"),
-        ]
-    };
+    if slots == 0 {
+        return vec![theme.tr("nothing in use, nothing wasted").to_owned(), theme.tr("nothing in use").to_owned()];
+    }
+    let (share, reserved) = (tenths(empty, slots), format::percent(kv.reserved_max as u64, kv.total as u64));
+    let context = format::count(snapshot.limits.max_model_len as u64);
+    let (empty, slots) = (format::count(empty as u64), format::count(slots as u64));
+    let long = say!(theme, "waste now {} ({} of {} slots)", share, empty, slots);
+    let reserve = say!(theme, "reserving {} each would need {}", context, reserved);
+    vec![
+        say!(theme, "{} · {} of the memory", long, reserve),
+        format!("{long} · {reserve}"),
+        format!("{} · {reserve}", say!(theme, "waste now {}", share)),
+        say!(theme, "waste {} · reserving all: {}", share, reserved),
+        say!(theme, "waste now {}", share),
+    ]
+}
+
+fn waste(snapshot: &Snapshot, width: usize, theme: Theme) -> Line<'static> {
+    Line::styled(text::first_fit(&waste_wordings(snapshot, theme), width), theme.text())
+}
+
+/// How many more chats fit into what is free or only cached, less what is kept back; and into the whole memory. Those that
+/// were preempted hold nothing, so they are among the chats that have to fit.
+fn fits(snapshot: &Snapshot, width: usize, theme: Theme) -> Line<'static> {
+    let kv = &snapshot.kv;
+    let tokens = CHAT.min(snapshot.limits.max_model_len);
+    let blocks = tokens.div_ceil(kv.block_size.max(1)).max(1);
+    let now = kv.free.saturating_add(kv.cached).saturating_sub(kv.watermark) / blocks;
+    let empty = kv.total / blocks;
+    let size = if tokens.is_multiple_of(1024) { format!("{}k", tokens / 1024) } else { format::count(tokens as u64) };
+    let long = theme.plural(now, "{} more chat of {1} tokens fits now", "{} more chats of {1} tokens fit now");
+    let (long, count) = (long.replace("{1}", &size), format::count(empty as u64));
+    let (needs, bytes) = (format::count(blocks as u64), format::bytes(self::size(blocks, kv)));
+    let wordings = [
+        say!(theme, "{}, {} with the memory empty; one is {} blocks, {}", long, count, needs, bytes),
+        say!(theme, "{}, {} with the memory empty", long, count),
+        long,
+        format!("+{now} × {size}"),
+    ];
     Line::styled(text::first_fit(&wordings, width), theme.text())
 }
 
@@ -185,10 +214,10 @@ fn legend(kv: &KvView, people: &People, width: usize, theme: Theme) -> Line<'sta
     for owner in owners {
         let word = match owner {
             BlockOwner::User(user) => text::clip(&panel::name(people, user), panel::NAME_MAX),
-            BlockOwner::Shared => "shared".into(),
-            BlockOwner::Witness => "witness".into(),
-            BlockOwner::Cached => "cached".into(),
-            BlockOwner::Free => "free".into(),
+            BlockOwner::Shared => theme.tr("shared").into(),
+            BlockOwner::Witness => theme.tr("witness").into(),
+            BlockOwner::Cached => theme.tr("cached").into(),
+            BlockOwner::Free => theme.tr("free").into(),
         };
         let (glyph, style) = paint(owner, people, theme);
         let gap = if spans.is_empty() { 0 } else { 2 };

@@ -30,6 +30,12 @@ pub struct Layout {
 
 /// Divides the screen. `status` lines are wanted above the footer.
 pub fn divide(area: Rect, state: &State, status: u16) -> Layout {
+    if state.machine.is_open() && (area.width < SMALLEST.0 || area.height < SMALLEST.1) {
+        // Whoever looks at one thing sees it, whatever the size; the last line has the keys.
+        let rows = area.height.saturating_sub(1);
+        let footer = Rect { y: area.y + rows, height: area.height - rows, ..area };
+        return Layout { machine: Rect { height: rows, ..area }, footer, ..Layout::default() };
+    }
     if area.width < SMALLEST.0 || area.height < SMALLEST.1 {
         return small(area, state);
     }
@@ -70,6 +76,7 @@ fn rooms(body: Rect, state: &State) -> (Rect, Rect) {
     // A knob is turned to see what it does.
     let shown = if matches!(state.mode, Mode::Settings(_)) { Rooms::Both } else { state.rooms };
     match shown {
+        _ if state.machine.is_open() => (nothing, body),
         Rooms::Chats => (body, nothing),
         Rooms::Machine => (nothing, body),
         Rooms::Both if body.width >= SIDE_BY_SIDE => {
@@ -79,8 +86,8 @@ fn rooms(body: Rect, state: &State) -> (Rect, Rect) {
         }
         Rooms::Both => {
             let users = state.panes.len() as u16;
-            // Border, users, step numbers, budget, legend; the chat keeps its half.
-            let machine = (users + 5).clamp(7, (body.height / 2).max(7)).min(body.height);
+            // Border, users, step times and numbers, budget, legend; the chat keeps its half.
+            let machine = (users + 6).clamp(7, (body.height / 2).max(7)).min(body.height);
             let room = body.height - machine;
             (Rect { height: room, ..body }, Rect { y: body.y + room, height: machine, ..body })
         }

@@ -10,6 +10,7 @@ use crate::batch::UserId;
 use crate::engine::api::{FinishReason, Note, NoteKind, Snapshot, TakenBy, Verdict};
 use crate::ui::people::People;
 use crate::ui::theme::Theme;
+use crate::ui::words::say;
 use crate::ui::{format, text};
 
 /// Lines that are worth asking for.
@@ -22,34 +23,42 @@ pub fn wanted_height(snapshot: &Snapshot, _width: u16) -> u16 {
 }
 
 pub fn draw(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: &People, theme: Theme) {
-    let Some(inner) = panel::frame(buf, area, "events", &figures(snapshot), theme) else { return };
+    draw_scrolled(buf, area, snapshot, people, theme, 0);
+}
+
+/// The same, without the newest `scroll` lines.
+pub fn draw_scrolled(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: &People, theme: Theme, scroll: usize) {
+    let Some(inner) = panel::frame(buf, area, theme.tr("events"), &figures(snapshot, theme), theme) else { return };
     let (width, height) = (usize::from(inner.width), usize::from(inner.height));
     if snapshot.notes.is_empty() {
-        panel::put(buf, inner, 0, Line::styled(text::clip("nothing has happened yet", width), theme.quiet()));
+        let words = text::clip(theme.tr("nothing has happened yet"), width);
+        panel::put(buf, inner, 0, Line::styled(words, theme.quiet()));
         return;
     }
     let columns = Columns::new(snapshot, people, width);
     // From the newest back until the panel is full; what does not fit whole loses its first lines.
     let mut lines: Vec<Line<'static>> = Vec::new();
     for note in snapshot.notes.iter().rev() {
-        if lines.len() >= height {
+        if lines.len() >= height.saturating_add(scroll) {
             break;
         }
         lines.extend(note_lines(note, people, &columns, theme).into_iter().rev());
     }
+    // There is no scrolling past the oldest.
+    lines.drain(..scroll.min(lines.len().saturating_sub(height)));
     lines.truncate(height);
     for (row, line) in lines.into_iter().rev().enumerate() {
         panel::put(buf, inner, row, line);
     }
 }
 
-fn figures(snapshot: &Snapshot) -> Vec<String> {
+fn figures(snapshot: &Snapshot, theme: Theme) -> Vec<String> {
     let totals = &snapshot.totals;
     let [finished, preempted, refused] = [totals.finished, totals.preemptions, totals.rejected].map(format::count);
     vec![
-        format!("{finished} finished · {preempted} preempted · {refused} refused"),
-        format!("{finished} finished · {preempted} preempted"),
-        format!("{finished} finished"),
+        say!(theme, "{} finished · {} preempted · {} refused", finished, preempted, refused),
+        say!(theme, "{} finished · {} preempted", finished, preempted),
+        say!(theme, "{} finished", finished),
     ]
 }
 
@@ -75,6 +84,7 @@ fn user(kind: &NoteKind) -> Option<UserId> {
     match kind {
         NoteKind::Queued { user, .. }
         | NoteKind::Admitted { user, .. }
+        | NoteKind::Chunk { user, .. }
         | NoteKind::Preempted { user, .. }
         | NoteKind::Finished { user, .. }
         | NoteKind::Rejected { user, .. } => Some(*user),
@@ -114,51 +124,70 @@ fn note_lines(note: &Note, people: &People, columns: &Columns, theme: Theme) -> 
 fn words(kind: &NoteKind, people: &People, theme: Theme) -> (String, Style) {
     match kind {
         NoteKind::Queued { prompt_tokens, ahead, .. } => {
-            let place = match ahead {
-                0 => "next in line".to_owned(),
-                ahead => format!("{} ahead", format::count(*ahead as u64)),
+            let prompt = tokens(*prompt_tokens, theme);
+            let words = match ahead {
+                0 => say!(theme, "queued: {}, next in line", prompt),
+                ahead => say!(theme, "queued: {}, {} ahead", prompt, format::count(*ahead as u64)),
             };
-            (format!("queued: {}, {place}", tokens(*prompt_tokens)), theme.quiet())
+            (words, theme.quiet())
         }
         NoteKind::Admitted { blocks, cached, .. } => {
-            let hit = if *cached > 0 { format!(", {} cached", tokens(*cached)) } else { String::new() };
-            (format!("admitted with {}{hit}", format::plural(*blocks, "block", "blocks")), theme.text())
+            let blocks = theme.plural(*blocks, "{} block", "{} blocks");
+            let words = match cached {
+                0 => say!(theme, "admitted with {}", blocks),
+                cached => say!(theme, "admitted with {}, {} cached", blocks, tokens(*cached, theme)),
+            };
+            (words, theme.text())
+        }
+        NoteKind::Chunk { start, tokens: count, last, .. } => {
+            let (count, start) = (tokens(*count, theme), format::count(*start as u64));
+            let words = match last {
+                false => say!(theme, "first chunk of its prompt: {} from position {}", count, start),
+                true => say!(theme, "last chunk of its prompt: {} from position {}", count, start),
+            };
+            (words, theme.quiet())
         }
         NoteKind::Preempted { by, lost, .. } => {
-            let by = match by {
-                TakenBy::User(by) => format!("for {}", panel::name(people, *by)),
-                TakenBy::Itself => "by its own lack of blocks".into(),
-                TakenBy::Seats => "because there are fewer seats".into(),
-                TakenBy::KvBudget => "because there is less KV memory".into(),
+            let lost = tokens(*lost, theme);
+            let words = match by {
+                TakenBy::User(by) => say!(theme, "preempted for {}: gives up {}", panel::name(people, *by), lost),
+                TakenBy::Itself => say!(theme, "preempted by its own lack of blocks: gives up {}", lost),
+                TakenBy::Seats => say!(theme, "preempted because there are fewer seats: gives up {}", lost),
+                TakenBy::KvBudget => say!(theme, "preempted because there is less KV memory: gives up {}", lost),
             };
-            (format!("preempted {by}: gives up {}", tokens(*lost)), theme.warn())
+            (words, theme.warn())
         }
-        NoteKind::Changed { what } => (format!("changed: {}", text::one_line(what)), theme.strong()),
-        NoteKind::ChangeRefused { why } => (format!("not changed: {}", text::one_line(why)), theme.bad()),
-        NoteKind::RecordingEnded { why } => (format!("recording ended: {}", text::one_line(why)), theme.bad()),
+        NoteKind::Changed { what } => (say!(theme, "changed: {}", text::one_line(what)), theme.strong()),
+        NoteKind::ChangeRefused { why } => (say!(theme, "not changed: {}", text::one_line(why)), theme.bad()),
+        NoteKind::RecordingEnded { why } => (say!(theme, "recording ended: {}", text::one_line(why)), theme.bad()),
         NoteKind::Witnessed(witnessed) => match &witnessed.verdict {
-            Verdict::Same => (format!("witness: {} alone, every logit the same bits", tokens(witnessed.tokens)), theme.good()),
-            Verdict::Differs { at, token } => {
-                let what = if *token { "another token" } else { "other logits" };
-                (format!("witness: alone, token {} of the answer has {what}", at + 1), theme.bad())
+            Verdict::Same => {
+                let tokens = tokens(witnessed.tokens, theme);
+                (say!(theme, "witness: {} alone, every logit the same bits", tokens), theme.good())
             }
-            Verdict::NotRun { why } => (format!("witness: not computed again: {}", text::one_line(why)), theme.warn()),
+            Verdict::Differs { at, token: true } => {
+                (say!(theme, "witness: alone, token {} of the answer has another token", at + 1), theme.bad())
+            }
+            Verdict::Differs { at, token: false } => {
+                (say!(theme, "witness: alone, token {} of the answer has other logits", at + 1), theme.bad())
+            }
+            Verdict::NotRun { why } => (say!(theme, "witness: not computed again: {}", text::one_line(why)), theme.warn()),
         },
         NoteKind::Finished { reason, generated, .. } => {
-            let (end, style) = match reason {
-                FinishReason::Stop => ("finished", theme.good()),
-                FinishReason::Length => ("stopped at its token limit", theme.good()),
-                FinishReason::ContextFull => ("stopped: context full", theme.warn()),
-                FinishReason::KvFull => ("stopped: KV memory full", theme.warn()),
-                FinishReason::Cancelled => ("cancelled", theme.quiet()),
-                FinishReason::Failed => ("failed", theme.bad()),
-            };
-            (format!("{end} after {}", tokens(*generated)), style)
+            let generated = tokens(*generated, theme);
+            match reason {
+                FinishReason::Stop => (say!(theme, "finished after {}", generated), theme.good()),
+                FinishReason::Length => (say!(theme, "stopped at its token limit after {}", generated), theme.good()),
+                FinishReason::ContextFull => (say!(theme, "stopped: context full after {}", generated), theme.warn()),
+                FinishReason::KvFull => (say!(theme, "stopped: KV memory full after {}", generated), theme.warn()),
+                FinishReason::Cancelled => (say!(theme, "cancelled after {}", generated), theme.quiet()),
+                FinishReason::Failed => (say!(theme, "failed after {}", generated), theme.bad()),
+            }
         }
-        NoteKind::Rejected { why, .. } => (format!("refused: {}", text::one_line(&why.to_string())), theme.bad()),
+        NoteKind::Rejected { why, .. } => (say!(theme, "refused: {}", text::one_line(&why.to_string())), theme.bad()),
     }
 }
 
-fn tokens(count: usize) -> String {
-    format::plural(count, "token", "tokens")
+fn tokens(count: usize, theme: Theme) -> String {
+    theme.plural(count, "{} token", "{} tokens")
 }

@@ -201,12 +201,12 @@ fn searching(search: &Search, theme: Theme) -> Vec<String> {
 /// Why it waits, and how long that may take.
 fn waiting(state: &State, view: &UserView, why: &Waiting, people: &People) -> (Vec<String>, Style) {
     let theme = state.options.theme;
-    let words = super::users::why(why, people);
+    let words = super::users::why(why, people, theme);
     let preempted = matches!(why, Waiting::Preempted { .. }) || view.status == Status::Preempted;
     let head = if preempted { theme.tr("preempted, its text stays") } else { theme.tr("waits") };
     let paused = if state.snapshot.state == RunState::Paused { format!(" ({})", theme.tr("paused")) } else { String::new() };
     let (short_head, short) =
-        (if preempted { theme.tr("preempted") } else { theme.tr("waits") }, super::users::why_short(why, people));
+        (if preempted { theme.tr("preempted") } else { theme.tr("waits") }, super::users::why_short(why, people, theme));
     let mut wordings = vec![
         format!("{head}: {words}{paused}"),
         format!("{head}: {words}"),

@@ -11,6 +11,7 @@ use crate::engine::api::{RunState, Snapshot, Status, UserView};
 use crate::ui::people::People;
 use crate::ui::text;
 use crate::ui::theme::Theme;
+use crate::ui::words::say;
 
 /// Names take so many columns at most.
 pub const NAME_MAX: usize = 10;
@@ -131,17 +132,54 @@ pub fn is_live(view: &UserView) -> bool {
     !matches!(view.status, Status::Finished(_))
 }
 
-/// The users to show in so many rows, and how many are left out. All of them in their own order when they fit;
-/// else live ones first, and one row is kept to say how many more there are.
-pub fn pick_users(snapshot: &Snapshot, rows: usize) -> (Vec<&UserView>, usize) {
+/// Who stays longest where not all users fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum First {
+    /// All live ones alike: whoever came first.
+    Live,
+    /// Those that wait, then those that get on.
+    Waiting,
+}
+
+/// The users to show in so many rows, in their own order, and those that are left out. Those that have ended go before all
+/// others, and one row is kept to say who is missing.
+pub fn pick_users(snapshot: &Snapshot, rows: usize, first: First) -> (Vec<&UserView>, Vec<&UserView>) {
     let users = &snapshot.users;
     if users.len() <= rows {
-        return (users.iter().collect(), 0);
+        return (users.iter().collect(), Vec::new());
     }
-    let (live, ended): (Vec<&UserView>, Vec<&UserView>) = users.iter().partition(|view| is_live(view));
-    let shown: Vec<&UserView> = live.into_iter().chain(ended).take(rows.saturating_sub(1)).collect();
-    let left_out = users.len() - shown.len();
-    (shown, left_out)
+    let rank = |view: &UserView| match view.status {
+        Status::Finished(_) => 4,
+        _ if first == First::Live => 0,
+        Status::Preempted => 0,
+        Status::Waiting => 1,
+        Status::Prefill { .. } => 2,
+        Status::Decode => 3,
+    };
+    let mut places: Vec<usize> = (0..users.len()).collect();
+    places.sort_by_key(|at| rank(&users[*at]));
+    let (shown, left_out) = places.split_at(rows.saturating_sub(1).min(users.len()));
+    let in_order = |places: &[usize]| {
+        let mut places = places.to_vec();
+        places.sort_unstable();
+        places.into_iter().map(|at| &users[at]).collect()
+    };
+    (in_order(shown), in_order(left_out))
+}
+
+/// `+3 more: 2 decode, 1 ended`; None when nobody is left out.
+pub fn left_out_words(left_out: &[&UserView], theme: Theme) -> Option<String> {
+    let count = |which: fn(&Status) -> bool| left_out.iter().filter(|view| which(&view.status)).count();
+    let kinds = [
+        (count(|status| matches!(status, Status::Preempted)), "{} preempted"),
+        (count(|status| matches!(status, Status::Waiting)), "{} waiting"),
+        (count(|status| matches!(status, Status::Prefill { .. })), "{} prefill"),
+        (count(|status| matches!(status, Status::Decode)), "{} decode"),
+        (count(|status| matches!(status, Status::Finished(_))), "{} ended"),
+    ];
+    let kinds: Vec<String> =
+        kinds.iter().filter(|(count, _)| *count > 0).map(|(count, words)| theme.lang().fill(words, &[count])).collect();
+    (!left_out.is_empty()).then(|| say!(theme, "+{} more: {}", left_out.len(), kinds.join(", ")))
 }
 
 /// Cells of a gauge that stand for `part` of `whole`: none only when none, all only when all.

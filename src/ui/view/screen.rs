@@ -3,9 +3,9 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 
-use super::{charts, header, kv, layout, notes, pane, popup, settings, status, timeline, users};
-use crate::ui::people::People;
-use crate::ui::state::{Mode, Rooms, State};
+use super::{header, layout, machine, pane, popup, settings, status};
+use crate::engine::api::Status;
+use crate::ui::state::{Mode, Pane, State};
 use crate::ui::text::{clip, first_fit, width};
 
 /// Tells panes and transcripts how large they are: what scrolling and wrapping depend on. Comes before `draw`.
@@ -17,6 +17,7 @@ pub fn measure(state: &mut State, area: Rect) {
         let size = parts.transcript;
         state.panes[*index].transcript.resize(usize::from(size.width), usize::from(size.height));
     }
+    machine::measure(state, layout.machine);
 }
 
 fn arrange(state: &State, area: Rect) -> layout::Layout {
@@ -65,9 +66,10 @@ fn draw_signs(buf: &mut Buffer, area: Rect, state: &State) -> Option<Position> {
         let text = first_fit(&wordings, usize::from(area.width));
         buf.set_stringn(layout.header.x, layout.header.y, text, usize::from(layout.header.width), theme.warn());
     } else {
-        header::draw(buf, layout.header, &state.snapshot, &people, theme);
+        let held = state.machine.frozen.as_ref().map(|held| held.step);
+        header::draw_with(buf, layout.header, &state.snapshot, theme, held);
         tabs(buf, layout.tabs, state);
-        machine(buf, layout.machine, state, &people);
+        machine::draw(buf, layout.machine, state, &people);
         let lines = status::lines(state, usize::from(area.width));
         status::draw(buf, layout.status, &lines);
         status::footer(buf, layout.footer, state);
@@ -99,14 +101,7 @@ fn tab_places(state: &State, area: Rect) -> Vec<(usize, Rect, String)> {
     }
     let text = |index: usize| {
         let pane = &state.panes[index];
-        let preempted = pane.live && pane.preempted_by.is_some();
-        let mark = if preempted {
-            "×"
-        } else if pane.live {
-            "●"
-        } else {
-            " "
-        };
+        let mark = tab_mark(state, pane);
         format!(" {}{mark}{} ", index + 1, clip(&pane.person.name, 12))
     };
     let texts: Vec<String> = (0..state.panes.len()).map(text).collect();
@@ -151,103 +146,21 @@ fn tabs(buf: &mut Buffer, area: Rect, state: &State) {
         buf.set_stringn(end.right(), area.y, format!(" {more}›"), room, theme.quiet());
     }
     for (index, place, text) in &places {
-        let style = theme.person(state.panes[*index].person.hue);
+        let pane = &state.panes[*index];
+        let style = if tab_mark(state, pane) == '×' { theme.bad() } else { theme.person(pane.person.hue) };
         let style = if *index == state.focus { style.patch(theme.chosen()) } else { style };
         buf.set_stringn(place.x, place.y, text, usize::from(place.width), style);
     }
 }
 
-/// The panels of the machine room, as many as have room: the timeline first, then users, memory, charts, events.
-fn machine(buf: &mut Buffer, area: Rect, state: &State, people: &People) {
-    if area.height == 0 || area.width == 0 {
-        return;
-    }
-    if state.rooms == Rooms::Machine && area.width >= 120 {
-        let left = Rect { width: area.width / 2, ..area };
-        let right = Rect { x: area.x + left.width, width: area.width - left.width, ..area };
-        stack(buf, left, state, people, &[Panel::Timeline, Panel::Users, Panel::Notes]);
-        stack(buf, right, state, people, &[Panel::Kv, Panel::Charts]);
-    } else {
-        stack(buf, area, state, people, &[Panel::Timeline, Panel::Users, Panel::Kv, Panel::Charts, Panel::Notes]);
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Panel {
-    Timeline,
-    Users,
-    Kv,
-    Charts,
-    Notes,
-}
-
-impl Panel {
-    /// Rows below which it says nothing.
-    fn least(self) -> u16 {
-        match self {
-            Panel::Timeline => 5,
-            Panel::Users | Panel::Kv | Panel::Charts => 5,
-            Panel::Notes => 4,
-        }
-    }
-
-    fn wanted(self, state: &State, columns: u16) -> u16 {
-        let snapshot = &state.snapshot;
-        match self {
-            Panel::Timeline => timeline::wanted_height(snapshot, columns),
-            Panel::Users => users::wanted_height(snapshot, columns),
-            Panel::Kv => kv::wanted_height(snapshot, columns),
-            Panel::Charts => charts::wanted_height(snapshot, columns),
-            Panel::Notes => notes::wanted_height(snapshot, columns),
-        }
-    }
-
-    fn draw(self, buf: &mut Buffer, area: Rect, state: &State, people: &People) {
-        let (snapshot, theme) = (&*state.snapshot, state.options.theme);
-        match self {
-            Panel::Timeline => timeline::draw(buf, area, snapshot, people, theme),
-            Panel::Users => users::draw(buf, area, snapshot, people, theme),
-            Panel::Kv => kv::draw(buf, area, snapshot, people, theme),
-            Panel::Charts => charts::draw(buf, area, snapshot, people, theme),
-            Panel::Notes => notes::draw(buf, area, snapshot, people, theme),
-        }
-    }
-}
-
-/// One under the other. Panels from the end go away until the first three have all the rows that they want, or
-/// there are no more than three; then each gets at least what it needs, and the rest goes where more is wanted.
-fn stack(buf: &mut Buffer, area: Rect, state: &State, people: &People, panels: &[Panel]) {
-    let least = |panels: &[Panel]| panels.iter().map(|panel| panel.least()).sum::<u16>();
-    let first = panels.len().min(3);
-    let wanted: u16 = panels[..first].iter().map(|panel| panel.wanted(state, area.width)).sum();
-    let mut kept = panels.len();
-    while kept > first && wanted + least(&panels[first..kept]) > area.height {
-        kept -= 1;
-    }
-    let panels = &panels[..kept];
-    let scarce = area.height < least(panels) + 4;
-    let mut shares: Vec<(Panel, u16)> = Vec::new();
-    let mut left = area.height;
-    for panel in panels {
-        let rows =
-            if scarce { panel.wanted(state, area.width).clamp(panel.least(), left.max(panel.least())) } else { panel.least() };
-        if left >= rows {
-            shares.push((*panel, rows));
-            left -= rows;
-        }
-    }
-    for (panel, rows) in &mut shares {
-        let more = panel.wanted(state, area.width).saturating_sub(*rows).min(left);
-        *rows += more;
-        left -= more;
-    }
-    // What nobody wants goes to the last panel: events and charts have use for any number of rows.
-    if let Some((_, rows)) = shares.last_mut() {
-        *rows += left;
-    }
-    let mut y = area.y;
-    for (panel, rows) in shares {
-        panel.draw(buf, Rect { y, height: rows, ..area }, state, people);
-        y += rows;
+/// What somebody is doing, as one sign.
+fn tab_mark(state: &State, pane: &Pane) -> char {
+    match state.view_of(pane).map(|view| view.status) {
+        _ if !pane.live => ' ',
+        _ if pane.preempted_by.is_some() => '×',
+        Some(Status::Preempted) => '×',
+        Some(Status::Waiting) => '·',
+        Some(Status::Prefill { .. }) => '◐',
+        _ => '●',
     }
 }

@@ -8,8 +8,10 @@ use ratatui::text::{Line, Span};
 use super::panel;
 use crate::batch::UserId;
 use crate::engine::api::{FinishReason, Snapshot, Status, TakenBy, UserView, Waiting};
+use crate::ui::machine::Sort;
 use crate::ui::people::People;
-use crate::ui::theme::Theme;
+use crate::ui::theme::{Colors, Theme};
+use crate::ui::words::say;
 use crate::ui::{format, text};
 
 const STATE: usize = 12;
@@ -21,34 +23,61 @@ const TOTAL: &str = "all";
 /// A column of figures.
 struct Column {
     head: &'static str,
+    /// At least; a longer head makes it wider.
     columns: usize,
     /// The lowest stay longest when the table is narrow.
     rank: u8,
+    sort: Option<Sort>,
     cell: fn(&UserView, &Snapshot) -> String,
     total: fn(&Snapshot) -> String,
 }
 
-const COLUMNS: [Column; 7] = [
+const COLUMNS: [Column; 9] = [
     Column {
         head: "tok/s",
         columns: 5,
         rank: 1,
+        sort: Some(Sort::Speed),
         cell: |view, snapshot| format::rate_or_unknown(panel::speed_of(view, snapshot)),
         total: |snapshot| format::rate_or_unknown(panel::speed_now(snapshot)),
     },
-    Column { head: "TTFT", columns: 6, rank: 2, cell: |view, _| format::time_or_unknown(view.ttft), total: |_| String::new() },
+    Column {
+        head: "TTFT",
+        columns: 6,
+        rank: 2,
+        sort: Some(Sort::Ttft),
+        cell: |view, _| format::time_or_unknown(view.ttft),
+        total: |_| String::new(),
+    },
+    Column {
+        head: "queue",
+        columns: 6,
+        rank: 6,
+        sort: Some(Sort::Queue),
+        cell: |view, _| format::time_or_unknown(view.queued),
+        total: |_| String::new(),
+    },
     Column {
         head: "ITL p95",
         columns: 7,
         rank: 5,
+        sort: Some(Sort::Itl),
         cell: |view, _| format::time_or_unknown(view.itl_p95),
         total: |_| String::new(),
     },
-    Column { head: "context", columns: 7, rank: 4, cell: |view, _| format::count(view.context as u64), total: |_| String::new() },
+    Column {
+        head: "context",
+        columns: 7,
+        rank: 4,
+        sort: Some(Sort::Context),
+        cell: |view, _| format::count(view.context as u64),
+        total: |_| String::new(),
+    },
     Column {
         head: "blocks",
         columns: 6,
-        rank: 6,
+        rank: 9,
+        sort: None,
         cell: |view, _| format::count(view.kv_blocks as u64),
         total: |snapshot| format::count(snapshot.kv.used as u64),
     },
@@ -56,17 +85,33 @@ const COLUMNS: [Column; 7] = [
         head: "KV",
         columns: 5,
         rank: 3,
+        sort: Some(Sort::Kv),
         cell: |view, snapshot| bytes(view.kv_blocks, snapshot),
         total: |snapshot| bytes(snapshot.kv.used, snapshot),
     },
     Column {
+        head: "cached",
+        columns: 6,
+        rank: 7,
+        sort: Some(Sort::Cached),
+        cell: |view, _| format::percent(view.cached_tokens as u64, view.prompt_tokens as u64),
+        total: |snapshot| format::percent(snapshot.ledger.hit, snapshot.ledger.asked),
+    },
+    Column {
         head: "preempted",
         columns: 9,
-        rank: 7,
+        rank: 8,
+        sort: Some(Sort::Preempted),
         cell: |view, _| times(view.preemptions.into()),
         total: |snapshot| times(snapshot.users.iter().map(|view| u64::from(view.preemptions)).sum()),
     },
 ];
+
+impl Column {
+    fn width(&self, theme: Theme) -> usize {
+        self.columns.max(text::width(theme.tr(self.head)))
+    }
+}
 
 fn bytes(blocks: usize, snapshot: &Snapshot) -> String {
     format::bytes_short((blocks as u64).saturating_mul(snapshot.kv.bytes_per_block as u64))
@@ -77,66 +122,67 @@ fn times(count: u64) -> String {
 }
 
 /// Why a user gets no token now, in words.
-pub fn why(waiting: &Waiting, people: &People) -> String {
+pub fn why(waiting: &Waiting, people: &People, theme: Theme) -> String {
     match waiting {
-        Waiting::Seats { running, max_num_seqs } => format!("seats full ({running} of {max_num_seqs})"),
+        Waiting::Seats { running, max_num_seqs } => say!(theme, "seats full ({} of {})", running, max_num_seqs),
         Waiting::Budget { max_num_batched_tokens, spent_on } => {
             let budget = format::count(*max_num_batched_tokens as u64);
-            match names(spent_on, people) {
-                names if names.is_empty() => format!("step budget of {budget} spent"),
-                names => format!("step budget of {budget} spent on {names}"),
+            match names(spent_on, people, theme) {
+                names if names.is_empty() => say!(theme, "step budget of {} spent", budget),
+                names => say!(theme, "step budget of {} spent on {}", budget, names),
             }
         }
         Waiting::Blocks { needed, free, watermark } => {
-            let needs = format!("needs {}, {} free", format::plural(*needed, "block", "blocks"), format::count(*free as u64));
-            if *watermark > 0 { format!("{needs} ({watermark} kept back)") } else { needs }
-        }
-        Waiting::Behind { ahead } => format!("behind {}", format::plural(*ahead, "other", "others")),
-        Waiting::PrefillBudget { tokens, spent_on } => {
-            let budget = format!("the {} that keep to the target ITL", format::plural(*tokens, "prompt token", "prompt tokens"));
-            match names(spent_on, people) {
-                names if names.is_empty() => format!("{budget} are spent"),
-                names => format!("{budget} are spent, beside {names}"),
+            let blocks = theme.plural(*needed, "{} block", "{} blocks");
+            let free = format::count(*free as u64);
+            match watermark {
+                0 => say!(theme, "needs {}, {} free", blocks, free),
+                kept => say!(theme, "needs {}, {} free ({} kept back)", blocks, free, kept),
             }
         }
-        Waiting::Group { running } => format!("static: the group of {running} is not done"),
-        Waiting::SharedPrefix { user, tokens } => {
-            format!(
-                "{} is computing {} that it will share",
-                panel::name(people, *user),
-                format::plural(*tokens, "token", "tokens")
-            )
+        Waiting::Behind { ahead } => theme.plural(*ahead, "behind {} other", "behind {} others"),
+        Waiting::PrefillBudget { tokens, spent_on } => {
+            let tokens = theme.plural(*tokens, "{} prompt token", "{} prompt tokens");
+            match names(spent_on, people, theme) {
+                names if names.is_empty() => say!(theme, "the {} that keep to the target ITL are spent", tokens),
+                names => say!(theme, "the {} that keep to the target ITL are spent, beside {}", tokens, names),
+            }
         }
-        Waiting::Preempted { by: TakenBy::User(by) } => format!("blocks taken for {}", panel::name(people, *by)),
-        Waiting::Preempted { by: TakenBy::Itself } => "ran out of blocks itself".into(),
-        Waiting::Preempted { by: TakenBy::Seats } => "there are fewer seats now".into(),
-        Waiting::Preempted { by: TakenBy::KvBudget } => "there is less KV memory now".into(),
-        Waiting::PreemptionStep => "a preemption this step, nobody new let in".into(),
-        Waiting::NotYet => "not looked at yet".into(),
+        Waiting::Group { running } => say!(theme, "static: the group of {} is not done", running),
+        Waiting::SharedPrefix { user, tokens } => {
+            let tokens = theme.plural(*tokens, "{} token", "{} tokens");
+            say!(theme, "{} is computing {} that it will share", panel::name(people, *user), tokens)
+        }
+        Waiting::Preempted { by: TakenBy::User(by) } => say!(theme, "blocks taken for {}", panel::name(people, *by)),
+        Waiting::Preempted { by: TakenBy::Itself } => theme.tr("ran out of blocks itself").into(),
+        Waiting::Preempted { by: TakenBy::Seats } => theme.tr("there are fewer seats now").into(),
+        Waiting::Preempted { by: TakenBy::KvBudget } => theme.tr("there is less KV memory now").into(),
+        Waiting::PreemptionStep => theme.tr("a preemption this step, nobody new let in").into(),
+        Waiting::NotYet => theme.tr("not looked at yet").into(),
     }
 }
 
 /// The same where there is little room.
-pub fn why_short(waiting: &Waiting, people: &People) -> String {
+pub fn why_short(waiting: &Waiting, people: &People, theme: Theme) -> String {
     match waiting {
-        Waiting::Seats { running, max_num_seqs } => format!("{running}/{max_num_seqs} seats taken"),
-        Waiting::Budget { .. } => "step budget spent".into(),
-        Waiting::Blocks { needed, free, .. } => format!("{needed} blocks, {free} free"),
-        Waiting::Behind { ahead } => format!("behind {ahead}"),
-        Waiting::PrefillBudget { .. } => "prompt budget spent".into(),
-        Waiting::Group { .. } => "group not done".into(),
-        Waiting::SharedPrefix { user, .. } => format!("shares with {}", panel::name(people, *user)),
-        Waiting::Preempted { by: TakenBy::User(by) } => format!("for {}", panel::name(people, *by)),
-        Waiting::Preempted { by: TakenBy::Itself } => "out of blocks".into(),
-        Waiting::Preempted { by: TakenBy::Seats } => "fewer seats".into(),
-        Waiting::Preempted { by: TakenBy::KvBudget } => "less memory".into(),
-        Waiting::PreemptionStep => "a preemption".into(),
-        Waiting::NotYet => "next step".into(),
+        Waiting::Seats { running, max_num_seqs } => say!(theme, "{}/{} seats taken", running, max_num_seqs),
+        Waiting::Budget { .. } => theme.tr("step budget spent").into(),
+        Waiting::Blocks { needed, free, .. } => say!(theme, "{} blocks, {} free", needed, free),
+        Waiting::Behind { ahead } => say!(theme, "behind {}", ahead),
+        Waiting::PrefillBudget { .. } => theme.tr("prompt budget spent").into(),
+        Waiting::Group { .. } => theme.tr("group not done").into(),
+        Waiting::SharedPrefix { user, .. } => say!(theme, "shares with {}", panel::name(people, *user)),
+        Waiting::Preempted { by: TakenBy::User(by) } => say!(theme, "for {}", panel::name(people, *by)),
+        Waiting::Preempted { by: TakenBy::Itself } => theme.tr("out of blocks").into(),
+        Waiting::Preempted { by: TakenBy::Seats } => theme.tr("fewer seats").into(),
+        Waiting::Preempted { by: TakenBy::KvBudget } => theme.tr("less memory").into(),
+        Waiting::PreemptionStep => theme.tr("a preemption").into(),
+        Waiting::NotYet => theme.tr("next step").into(),
     }
 }
 
 /// Up to three names, then how many more.
-fn names(users: &[UserId], people: &People) -> String {
+fn names(users: &[UserId], people: &People, theme: Theme) -> String {
     let mut distinct: Vec<UserId> = Vec::new();
     for user in users {
         if !distinct.contains(user) {
@@ -146,7 +192,7 @@ fn names(users: &[UserId], people: &People) -> String {
     let shown: Vec<String> = distinct.iter().take(3).map(|user| panel::name(people, *user)).collect();
     match distinct.len() - shown.len() {
         0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
+        more => say!(theme, "{} and {} more", shown.join(", "), more),
     }
 }
 
@@ -169,11 +215,12 @@ struct Table<'a> {
     name: usize,
     columns: Vec<&'a Column>,
     reason: Reason,
+    sort: Sort,
 }
 
 pub fn wanted_height(snapshot: &Snapshot, width: u16) -> u16 {
     let users = snapshot.users.len().clamp(1, 1000);
-    let below = match wide_reason(panel::inner_width(width)) {
+    let below = match wide_reason(panel::inner_width(width), Theme::new(Colors::None)) {
         Some(_) => 0,
         None => in_queue(snapshot),
     };
@@ -195,23 +242,28 @@ fn base(name: usize) -> usize {
 }
 
 /// Columns left for reasons beside all figures and the longest names, if that is enough.
-fn wide_reason(width: usize) -> Option<usize> {
-    let figures: usize = COLUMNS.iter().map(|column| GAP + column.columns).sum();
+fn wide_reason(width: usize, theme: Theme) -> Option<usize> {
+    let figures: usize = COLUMNS.iter().map(|column| GAP + column.width(theme)).sum();
     width.checked_sub(base(panel::NAME_MAX) + figures + GAP).filter(|left| *left >= REASON_MIN)
 }
 
 pub fn draw(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: &People, theme: Theme) {
-    let figures = [format!("{} running · {} waiting", snapshot.running, snapshot.waiting)];
-    let Some(inner) = panel::frame(buf, area, "users", &figures, theme) else { return };
+    draw_sorted(buf, area, snapshot, people, theme, Sort::Arrival);
+}
+
+pub fn draw_sorted(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: &People, theme: Theme, sort: Sort) {
+    let figures = [say!(theme, "{} running · {} waiting", snapshot.running, snapshot.waiting)];
+    let Some(inner) = panel::frame(buf, area, theme.tr("users"), &figures, theme) else { return };
     if snapshot.users.is_empty() {
-        panel::put(buf, inner, 0, Line::styled(text::clip("nobody has asked yet", usize::from(inner.width)), theme.quiet()));
+        let words = text::clip(theme.tr("nobody has asked yet"), usize::from(inner.width));
+        panel::put(buf, inner, 0, Line::styled(words, theme.quiet()));
         return;
     }
     let height = usize::from(inner.height);
     let head = usize::from(height >= 2);
     let total = usize::from(height >= 4);
     let room = height - head - total;
-    let table = Table::new(snapshot, people, theme, usize::from(inner.width), room);
+    let table = Table::new(snapshot, people, theme, usize::from(inner.width), (room, sort));
     if head > 0 {
         panel::put(buf, inner, 0, table.head());
     }
@@ -226,41 +278,50 @@ pub fn draw(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: &People, 
 }
 
 impl<'a> Table<'a> {
-    fn new(snapshot: &'a Snapshot, people: &'a People, theme: Theme, width: usize, room: usize) -> Self {
-        let name = panel::name_columns(people, &snapshot.users, (width / 4).max(3)).max(TOTAL.len());
+    fn new(snapshot: &'a Snapshot, people: &'a People, theme: Theme, width: usize, (room, sort): (usize, Sort)) -> Self {
+        let name = panel::name_columns(people, &snapshot.users, (width / 4).max(3)).max(text::width(theme.tr(TOTAL)));
         let mut left = width.saturating_sub(base(name));
         let mut ranks: Vec<&Column> = COLUMNS.iter().collect();
         ranks.sort_by_key(|column| column.rank);
         let kept: Vec<u8> = ranks
             .iter()
             .map_while(|column| {
-                left = left.checked_sub(GAP + column.columns)?;
+                left = left.checked_sub(GAP + column.width(theme))?;
                 Some(column.rank)
             })
             .collect();
-        let reason = match wide_reason(width) {
+        let reason = match wide_reason(width, theme) {
             Some(columns) => Reason::Column(columns + panel::NAME_MAX - name.min(panel::NAME_MAX)),
             None if snapshot.users.len() + in_queue(snapshot) <= room => Reason::Below,
             None => Reason::Inline,
         };
         let columns = COLUMNS.iter().filter(|column| kept.contains(&column.rank)).collect();
-        Table { snapshot, people, theme, width, name, columns, reason }
+        Table { snapshot, people, theme, width, name, columns, reason, sort }
     }
 
     fn head(&self) -> Line<'static> {
-        let mut line = format!("{}  {}", panel::left("user", self.name + 2), panel::left("state", STATE));
+        let theme = self.theme;
+        let mut line = format!("{}  {}", panel::left(theme.tr("user"), self.name + 2), panel::left(theme.tr("state"), STATE));
         for column in &self.columns {
-            line.push_str("  ");
-            line.push_str(&panel::right(column.head, column.columns));
+            let head = theme.tr(column.head);
+            let sorted = column.sort.is_some_and(|sort| sort == self.sort);
+            let head = if sorted { format!("▾{head}") } else { head.to_owned() };
+            line.push(' ');
+            line.push_str(&panel::right(&head, column.width(theme) + 1));
         }
         if matches!(self.reason, Reason::Column(_)) {
-            line.push_str("  why it waits");
+            line.push_str("  ");
+            line.push_str(theme.tr("why it waits"));
         }
-        Line::styled(line, self.theme.quiet())
+        Line::styled(line, theme.quiet())
     }
 
     fn rows(&self, room: usize) -> Vec<Line<'static>> {
-        let (shown, left_out) = panel::pick_users(self.snapshot, room);
+        let (mut shown, left_out) = panel::pick_users(self.snapshot, room, panel::First::Waiting);
+        if self.sort != Sort::Arrival {
+            // Stable: equals stay in the order in which they came.
+            shown.sort_by(|a, b| self.key(b).total_cmp(&self.key(a)));
+        }
         let mut lines = Vec::new();
         for view in shown {
             lines.push(self.row(view));
@@ -269,14 +330,31 @@ impl<'a> Table<'a> {
                 lines.push(Line::styled(format!("  {reason}"), self.theme.quiet()));
             }
         }
-        if left_out > 0 && room > 0 {
-            lines.push(Line::styled(format!("+{left_out} more"), self.theme.quiet()));
+        if let Some(words) = panel::left_out_words(&left_out, self.theme).filter(|_| room > 0) {
+            lines.push(Line::styled(text::clip(&words, self.width), self.theme.quiet()));
         }
         lines
     }
 
+    /// What the rows are sorted by, the largest first; what is not known is last.
+    fn key(&self, view: &UserView) -> f64 {
+        let seconds = |time: Option<std::time::Duration>| time.map(|time| time.as_secs_f64());
+        let key = match self.sort {
+            Sort::Arrival => None,
+            Sort::Speed => panel::speed_of(view, self.snapshot),
+            Sort::Ttft => seconds(view.ttft),
+            Sort::Queue => seconds(view.queued),
+            Sort::Itl => seconds(view.itl_p95),
+            Sort::Context => Some(view.context as f64),
+            Sort::Kv => Some(view.kv_blocks as f64),
+            Sort::Cached => (view.prompt_tokens > 0).then(|| view.cached_tokens as f64 / view.prompt_tokens as f64),
+            Sort::Preempted => Some(f64::from(view.preemptions)),
+        };
+        key.filter(|key| !key.is_nan()).unwrap_or(f64::NEG_INFINITY)
+    }
+
     fn reason_of(&self, view: &UserView) -> String {
-        view.waiting.as_ref().map(|waiting| why(waiting, self.people)).unwrap_or_default()
+        view.waiting.as_ref().map(|waiting| why(waiting, self.people, self.theme)).unwrap_or_default()
     }
 
     fn row(&self, view: &UserView) -> Line<'static> {
@@ -295,7 +373,7 @@ impl<'a> Table<'a> {
         }
         let figures = if panel::is_live(view) { self.theme.text() } else { self.theme.quiet() };
         for column in &self.columns {
-            let cell = panel::right(&(column.cell)(view, self.snapshot), column.columns);
+            let cell = panel::right(&(column.cell)(view, self.snapshot), column.width(self.theme));
             spans.push(Span::styled(format!("  {cell}"), figures));
         }
         if let Reason::Column(columns) = self.reason {
@@ -306,10 +384,10 @@ impl<'a> Table<'a> {
 
     fn total(&self) -> Line<'static> {
         let seats = format!("batch {}/{}", self.snapshot.running, self.snapshot.limits.max_num_seqs);
-        let mut line = format!("{}  {}", panel::left(TOTAL, self.name + 2), panel::left(&seats, STATE));
+        let mut line = format!("{}  {}", panel::left(self.theme.tr(TOTAL), self.name + 2), panel::left(&seats, STATE));
         for column in &self.columns {
             line.push_str("  ");
-            line.push_str(&panel::right(&(column.total)(self.snapshot), column.columns));
+            line.push_str(&panel::right(&(column.total)(self.snapshot), column.width(self.theme)));
         }
         Line::styled(line, self.theme.strong())
     }
@@ -317,20 +395,21 @@ impl<'a> Table<'a> {
 
 /// A user's state in at most twelve columns.
 fn state(view: &UserView, theme: Theme) -> (String, Style) {
-    match view.status {
-        Status::Waiting => ("waiting".into(), theme.warn()),
+    let (words, style) = match view.status {
         Status::Prefill { computed, total } => {
-            (format!("prefill {}", format::percent(computed as u64, total as u64)), theme.accent())
+            return (format!("prefill {}", format::percent(computed as u64, total as u64)), theme.accent());
         }
-        Status::Decode => ("decode".into(), theme.good()),
-        Status::Preempted => ("preempted".into(), theme.bad()),
+        Status::Waiting => ("waiting", theme.warn()),
+        Status::Decode => ("decode", theme.good()),
+        Status::Preempted => ("× preempted", theme.bad()),
         Status::Finished(reason) => match reason {
-            FinishReason::Stop => ("done: stop".into(), theme.quiet()),
-            FinishReason::Length => ("done: length".into(), theme.quiet()),
-            FinishReason::ContextFull => ("context full".into(), theme.warn()),
-            FinishReason::KvFull => ("KV full".into(), theme.warn()),
-            FinishReason::Cancelled => ("cancelled".into(), theme.quiet()),
-            FinishReason::Failed => ("failed".into(), theme.bad()),
+            FinishReason::Stop => ("done: stop", theme.quiet()),
+            FinishReason::Length => ("done: length", theme.quiet()),
+            FinishReason::ContextFull => ("context full", theme.warn()),
+            FinishReason::KvFull => ("KV full", theme.warn()),
+            FinishReason::Cancelled => ("cancelled", theme.quiet()),
+            FinishReason::Failed => ("! failed", theme.bad()),
         },
-    }
+    };
+    (theme.tr(words).into(), style)
 }
