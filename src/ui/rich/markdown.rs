@@ -145,6 +145,7 @@ impl Writer {
             }
             Tag::BlockQuote(_) => {
                 self.flush();
+                self.apart = false;
                 self.leads.push(("┃ ".into(), "┃ ".into()));
                 self.with(|ink| ink.italic = true);
             }
@@ -289,7 +290,7 @@ mod tests {
         let text = "| name | what it is |\n|---|---|\n| KV | keys and values of every token |\n| ü | 測 |";
         assert_eq!(
             lines(text, 40),
-            ["name │ what it is", "─────┼────────────────────────────────", "KV   │ keys and values of every token", "ü    │ 測",]
+            ["name │ what it is", "─────┼───────────────────────────────", "KV   │ keys and values of every token", "ü    │ 測",]
         );
         for columns in [14, 20, 25] {
             assert!(lines(text, columns).iter().all(|line| width(line) <= columns), "{:?}", lines(text, columns));
