@@ -62,6 +62,8 @@ struct Chunk {
     spans: Vec<Span>,
     /// The rows themselves depend on the width.
     wide: bool,
+    /// Of the table that it goes on with.
+    head: Option<String>,
 }
 
 impl Chunk {
@@ -214,7 +216,7 @@ impl Turn {
         let line = text.trim_end_matches('\n');
         let lead = |mark: &str| format!("{}{mark}", " ".repeat(self.splitter.indent().min(page.columns / 4)));
         let (rows, wide) = match &block.what {
-            What::Prose => markdown::render(text, page.columns),
+            What::Prose => prose(&block.head, text, page.columns),
             What::Raw => (vec![Row::plain(line)], false),
             What::CodeEnd => (Vec::new(), false),
             What::CodeBegin(language) => {
@@ -233,7 +235,16 @@ impl Turn {
             }
         };
         let spans = wrap(&rows, page.columns, &mut self.work);
-        Chunk { start: block.start + self.cut, end: block.end + self.cut, top: 0, gap: block.gap, rows, spans, wide }
+        Chunk {
+            start: block.start + self.cut,
+            end: block.end + self.cut,
+            top: 0,
+            gap: block.gap,
+            rows,
+            spans,
+            wide,
+            head: block.head.clone(),
+        }
     }
 
     /// Brings the open part up to date; once a frame is enough.
@@ -244,12 +255,11 @@ impl Turn {
         if !std::mem::take(&mut self.stale) {
             return;
         }
-        let (start, what, gap) = self.splitter.open();
-        if start >= self.shown.len() {
+        let block = self.splitter.open(self.shown.len());
+        if block.start >= block.end {
             self.open = None;
             return;
         }
-        let block = Closed { start, end: self.shown.len(), what, gap };
         let mut progress = self.code.clone();
         let mut chunk = self.chunk(&block, page, &mut progress);
         chunk.gap &= !self.chunks.is_empty();
@@ -265,7 +275,7 @@ impl Turn {
             if chunk.wide {
                 let text = &self.shown[chunk.start - self.cut..chunk.end - self.cut];
                 self.work += text.len() as u64;
-                (chunk.rows, _) = markdown::render(text, page.columns);
+                (chunk.rows, _) = prose(&chunk.head, text, page.columns);
             }
             chunk.spans = wrap(&chunk.rows, page.columns, &mut self.work);
             chunk.top = top;
@@ -398,6 +408,14 @@ impl Turn {
                 }
             }
         }
+    }
+}
+
+/// Rows of a block, after the head of the table that it goes on with.
+fn prose(head: &Option<String>, text: &str, columns: usize) -> (Vec<Row>, bool) {
+    match head {
+        Some(head) => markdown::render(&format!("{head}{text}"), columns),
+        None => markdown::render(text, columns),
     }
 }
 

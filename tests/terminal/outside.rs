@@ -114,3 +114,21 @@ fn a_conversation_is_written_to_a_file_once() {
         }
     }
 }
+
+/// An answer that was cut and goes on is the answer that was not cut: nothing of the prompt stands between.
+#[test]
+fn an_answer_that_goes_on_is_the_whole_answer() {
+    let whole = ask("Hello there", 8);
+    let words = whole.split_whitespace().count() - 1;
+    let mut terminal = room().size(160, 36).start();
+    terminal.send("Hello there");
+    terminal.expect("Alt-G goes on");
+    assert!(!terminal.screen().contains(&first_words(&whole, words)), "it was cut: {}", terminal.screen());
+    terminal.keys("\x1bg");
+    terminal.expect(&first_words(&whole, words));
+    terminal.keys("\x1br");
+    terminal.expect("2/2");
+    terminal.keys("\x1b,");
+    terminal.expect("1/2");
+    terminal.expect(&first_words(&whole, words));
+}

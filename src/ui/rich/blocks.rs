@@ -4,6 +4,9 @@
 /// each frame while it is open.
 pub const OPEN_MAX: usize = 4096;
 
+/// A head of a table that is longer is not said again.
+const HEAD_MAX: usize = 512;
+
 /// What a block is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
@@ -27,6 +30,8 @@ pub struct Closed {
     pub what: What,
     /// An empty line stood before it.
     pub gap: bool,
+    /// It goes on with a table whose head was in a block before: that head.
+    pub head: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,21 +57,38 @@ pub struct Splitter {
     /// Where the empty lines began that stand at the end of the open block.
     blank: Option<usize>,
     gap: bool,
+    /// The head of the table that the open block is in, and the line before the present one.
+    table: Option<String>,
+    before: usize,
+    /// The head of a table that the open block goes on with.
+    head: Option<String>,
 }
 
 impl Splitter {
     pub fn new(raw: bool) -> Splitter {
-        Splitter { raw, start: 0, line: 0, seen: 0, fence: None, list: false, blank: None, gap: false }
+        Splitter {
+            raw,
+            start: 0,
+            line: 0,
+            seen: 0,
+            fence: None,
+            list: false,
+            blank: None,
+            gap: false,
+            table: None,
+            before: 0,
+            head: None,
+        }
     }
 
-    /// The part that is still open: where it begins, what it is so far, and whether an empty line stands before it.
-    pub fn open(&self) -> (usize, What, bool) {
+    /// The part of a text of so many bytes that is still open, and what it is so far.
+    pub fn open(&self, bytes: usize) -> Closed {
         let what = match (self.raw, self.fence) {
             (true, _) => What::Raw,
             (false, Some(_)) => What::Code,
             (false, None) => What::Prose,
         };
-        (self.start, what, self.gap)
+        Closed { start: self.start, end: bytes, what, gap: self.gap, head: self.head.clone() }
     }
 
     /// Columns that the fence of the present code stands in: its lines have them too.
@@ -76,7 +98,7 @@ impl Splitter {
 
     /// The first `bytes` of the text are gone; they were closed.
     pub fn cut(&mut self, bytes: usize) {
-        for place in [&mut self.start, &mut self.line, &mut self.seen] {
+        for place in [&mut self.start, &mut self.line, &mut self.seen, &mut self.before] {
             *place = place.saturating_sub(bytes);
         }
         self.blank = self.blank.map(|blank| blank.saturating_sub(bytes));
@@ -87,7 +109,7 @@ impl Splitter {
         while let Some(length) = text[self.seen..].find('\n') {
             let end = self.seen + length + 1;
             self.take_line(text, end, closed);
-            (self.line, self.seen) = (end, end);
+            (self.before, self.line, self.seen) = (self.line, end, end);
         }
         self.seen = text.len();
         while text.len() - self.start > 2 * OPEN_MAX {
@@ -95,7 +117,7 @@ impl Splitter {
             let space = room.iter().rposition(|byte| *byte == b' ').map(|at| self.start + at + 1);
             let whole = (self.start + 1..=self.start + OPEN_MAX).rev().find(|at| text.is_char_boundary(*at));
             let Some(end) = space.or(whole) else { return };
-            let (_, what, _) = self.open();
+            let what = self.open(end).what;
             self.close(end, what, closed);
             self.line = self.line.max(end);
         }
@@ -112,8 +134,8 @@ impl Splitter {
     }
 
     fn close(&mut self, end: usize, what: What, closed: &mut Vec<Closed>) {
-        closed.push(Closed { start: self.start, end, what, gap: std::mem::take(&mut self.gap) });
-        (self.start, self.list, self.blank) = (end, false, None);
+        closed.push(Closed { start: self.start, end, what, gap: std::mem::take(&mut self.gap), head: self.head.take() });
+        (self.start, self.list, self.blank, self.table) = (end, false, None, None);
     }
 
     /// Closes what is open before `end`; the empty lines at its end are a gap.
@@ -124,7 +146,7 @@ impl Splitter {
             self.close(to, What::Prose, closed);
         }
         self.start = end;
-        self.list = false;
+        (self.list, self.table, self.head) = (false, None, None);
         self.gap |= blank.is_some();
     }
 
@@ -176,10 +198,26 @@ impl Splitter {
             return self.close(end, What::Prose, closed);
         }
         self.list |= item;
+        if self.start == self.line && !body.contains('|') {
+            self.head = None;
+        }
+        if self.table.is_none() && self.before >= self.start && self.before < self.line && is_rule_of_table(body) {
+            let head = &text[self.before..end];
+            self.table = Some(head.to_owned()).filter(|head| head.len() <= HEAD_MAX && head.trim_start().contains('|'));
+        } else if !body.contains('|') {
+            self.table = None;
+        }
         if end - self.start > OPEN_MAX {
+            let head = self.table.take().or(self.head.clone());
             self.close(end, What::Prose, closed);
+            self.head = head;
         }
     }
+}
+
+/// Whether this is the line under the head of a table.
+fn is_rule_of_table(body: &str) -> bool {
+    body.contains('-') && body.contains('|') && body.bytes().all(|byte| matches!(byte, b'|' | b'-' | b':' | b' '))
 }
 
 /// How many bytes `mark` a text begins with.
@@ -260,13 +298,24 @@ mod tests {
     }
 
     #[test]
+    fn a_long_table_says_its_head_again() {
+        let text = format!("| a | b |\n|---|---|\n{}\nend", "| one | two |\n".repeat(800));
+        let heads: Vec<_> = whole(&text).into_iter().map(|block| block.head).collect();
+        let head = Some("| a | b |\n|---|---|\n".to_owned());
+        assert_eq!((heads.len(), &heads[0], &heads[1], &heads[2]), (4, &None, &head, &head));
+        assert_eq!(heads[3], None);
+        let list = format!("- item\n{}", "- item\n".repeat(800));
+        assert!(whole(&list).iter().all(|block| block.head.is_none()));
+    }
+
+    #[test]
     fn no_open_block_grows_for_ever() {
         for piece in ["word ", "ữ", "a line\n", "- item\n"] {
             let (mut splitter, mut closed, mut shown) = (Splitter::new(false), Vec::new(), String::new());
             for _ in 0..20_000 {
                 shown.push_str(piece);
                 splitter.feed(&shown, &mut closed);
-                assert!(shown.len() - splitter.open().0 <= 2 * OPEN_MAX, "{piece:?}");
+                assert!(shown.len() - splitter.open(0).start <= 2 * OPEN_MAX, "{piece:?}");
             }
             splitter.finish(&shown, &mut closed);
             let joined: String = closed.iter().map(|block| &shown[block.start..block.end]).collect();

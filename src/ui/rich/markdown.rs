@@ -132,8 +132,9 @@ impl Writer {
     fn start(&mut self, tag: Tag<'_>) {
         match tag {
             Tag::Paragraph => {
-                // Two paragraphs of one quote or item.
-                if std::mem::take(&mut self.apart) && self.lists.is_empty() {
+                // Two paragraphs of one quote.
+                let apart = std::mem::take(&mut self.apart);
+                if apart && self.lists.is_empty() {
                     self.begun = true;
                     self.flush();
                 }
@@ -144,6 +145,7 @@ impl Writer {
             }
             Tag::BlockQuote(_) => {
                 self.flush();
+                self.apart = false;
                 self.leads.push(("┃ ".into(), "┃ ".into()));
                 self.with(|ink| ink.italic = true);
             }
@@ -288,7 +290,7 @@ mod tests {
         let text = "| name | what it is |\n|---|---|\n| KV | keys and values of every token |\n| ü | 測 |";
         assert_eq!(
             lines(text, 40),
-            ["name │ what it is", "─────┼────────────────────────────────", "KV   │ keys and values of every token", "ü    │ 測",]
+            ["name │ what it is", "─────┼───────────────────────────────", "KV   │ keys and values of every token", "ü    │ 測",]
         );
         for columns in [14, 20, 25] {
             assert!(lines(text, columns).iter().all(|line| width(line) <= columns), "{:?}", lines(text, columns));
