@@ -34,7 +34,7 @@ fn no_color_means_none() {
     terminal.send("Say hello.");
     terminal.expect("cut at max_tokens (4)");
     terminal.keys(F1);
-    terminal.expect("pause and make one step");
+    terminal.expect("new line in the draft");
     // The last bytes may be half of a character.
     let written = String::from_utf8_lossy(&terminal.bytes()).into_owned();
     let mut styles = 0;
