@@ -318,7 +318,7 @@ impl App {
                 }
             }
             Effect::Export { path, text, replace } => self.take(Msg::Saved(outside::write(&path, &text, replace))),
-            Effect::OtherEditor { user, text } => self.to_editor(user, &text),
+            Effect::OtherEditor { user, text } => self.open_editor(user, &text),
             Effect::LoadColours => self.colours = Some(tokio::task::spawn_blocking(Highlighter::load)),
             Effect::Name { user, name } => self.engine.name(user, &name),
             Effect::FindChats(text) => self.desk.find(text),
@@ -339,7 +339,7 @@ impl App {
     }
 
     /// Gives the terminal to the person's own editor; answers go on meanwhile.
-    fn to_editor(&mut self, user: UserId, text: &str) {
+    fn open_editor(&mut self, user: UserId, text: &str) {
         if self.outside.is_some() {
             return;
         }

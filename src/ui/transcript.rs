@@ -337,7 +337,8 @@ impl Transcript {
             skip -= turn.height();
         }
         let turns = self.turns.iter().enumerate().skip(first);
-        turns.flat_map(|(at, turn)| (0..turn.height()).map(move |index| (at, turn.line(index)))).skip(skip).take(self.rows)
+        let from = move |at: usize| if at == first { skip } else { 0 };
+        turns.flat_map(move |(at, turn)| (from(at)..turn.height()).map(move |index| (at, turn.line(index)))).take(self.rows)
     }
 
     /// Graphemes looked at while wrapping and bytes made into rows, all messages: grows in proportion to the text, whatever

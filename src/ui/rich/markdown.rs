@@ -132,8 +132,9 @@ impl Writer {
     fn start(&mut self, tag: Tag<'_>) {
         match tag {
             Tag::Paragraph => {
-                // Two paragraphs of one quote or item.
-                if std::mem::take(&mut self.apart) && self.lists.is_empty() {
+                // Two paragraphs of one quote.
+                let apart = std::mem::take(&mut self.apart);
+                if apart && self.lists.is_empty() {
                     self.begun = true;
                     self.flush();
                 }

@@ -65,6 +65,7 @@ pub fn draw(buf: &mut Buffer, area: Rect, state: &State, pane: &Pane, person: St
         _ => Vec::new(),
     };
     let mut last = (area.x + 2, area.y);
+    let mut marked = false;
     for (row, (turn, line)) in (area.y..area.bottom()).zip(pane.transcript.visible()) {
         let end = match line {
             TurnLine::Text(shown) => text(buf, area, row, &shown, &needle, person, theme),
@@ -78,8 +79,10 @@ pub fn draw(buf: &mut Buffer, area: Rect, state: &State, pane: &Pane, person: St
             TurnLine::Blank => area.x,
         };
         if chosen == Some(turn) && line != TurnLine::Blank {
-            buf.set_stringn(area.x, row, "▶", usize::from(area.width), theme.key());
-            buf.set_style(Rect { y: row, height: 1, ..area }, Style::new().add_modifier(Modifier::REVERSED));
+            // A bar beside it, with a mark at its first line in view.
+            let mark = if marked { " " } else { "▶" };
+            buf.set_stringn(area.x, row, mark, usize::from(area.width), theme.key().patch(theme.chosen()));
+            marked = true;
         }
         if line != TurnLine::Blank {
             last = (end, row);
