@@ -74,18 +74,8 @@ fn init(path: &PathBuf) -> anyhow::Result<()> {
 /// What was said, by key.
 fn said(raw: &RawConfig) -> Map<String, Value> {
     let Ok(Value::Object(mut map)) = serde_json::to_value(raw) else { return Map::new() };
-    map.retain(|_, value| !value.is_null());
-    let floats = [
-        ("temperature", raw.temperature),
-        ("top_p", raw.top_p),
-        ("min_p", raw.min_p),
-        ("repetition_penalty", raw.repetition_penalty),
-    ];
-    for (key, value) in floats {
-        if let Some(value) = value {
-            map.insert(key.to_owned(), decimal(value));
-        }
-    }
+    map.retain(|_, value| !value.is_null() && value.as_object().is_none_or(|object| !object.is_empty()));
+    map.values_mut().for_each(as_written);
     map
 }
 
@@ -165,6 +155,20 @@ fn default_of(key: &str, config: &Config) -> Value {
     }
 }
 
+/// Numbers of 32 bits have more digits in 64 than anybody wrote.
+fn as_written(value: &mut Value) {
+    match value {
+        Value::Object(map) => map.values_mut().for_each(as_written),
+        Value::Number(number) => {
+            let short = number.as_f64().filter(|wide| number.is_f64() && f64::from(*wide as f32) == *wide);
+            if let Some(wide) = short {
+                *value = decimal(wide as f32);
+            }
+        }
+        _ => {}
+    }
+}
+
 /// 0.7 as a person writes it, not as the nearest binary fraction is.
 fn decimal(value: f32) -> Value {
     value.to_string().parse::<f64>().map_or(Value::Null, Value::from)
@@ -174,10 +178,15 @@ fn decimal(value: f32) -> Value {
 mod tests {
     use super::*;
 
+    /// The example up to its tables, and these: what is behind them would be theirs.
+    fn halves() -> (&'static str, &'static str) {
+        EXAMPLE.split_at(EXAMPLE.find("# [presets.").expect("presets"))
+    }
+
     /// `# key = value` lines of the example, without their `#`.
     fn uncommented() -> Vec<(String, String)> {
         let key = |line: &str| line.split_once(" = ").map(|(key, _)| key.to_owned());
-        let lines = EXAMPLE.lines().filter_map(|line| line.strip_prefix("# "));
+        let lines = halves().0.lines().filter_map(|line| line.strip_prefix("# "));
         lines.filter_map(|line| key(line).filter(|key| KEYS.contains(&key.as_str())).map(|key| (key, line.to_owned()))).collect()
     }
 
@@ -185,10 +194,11 @@ mod tests {
     fn the_example_has_every_key_once_and_can_be_read() {
         assert_eq!(RawConfig::parse(EXAMPLE).unwrap(), RawConfig::default(), "all of it is comments");
         let lines = uncommented();
-        for key in KEYS {
+        for key in KEYS.iter().filter(|key| **key != "presets") {
             assert_eq!(lines.iter().filter(|(other, _)| other == key).count(), 1, "{key}");
         }
-        let text: String = lines.iter().map(|(_, line)| format!("{line}\n")).collect();
+        let tables = halves().1.lines().map(|line| line.strip_prefix("# ").unwrap_or_default());
+        let text: String = lines.iter().map(|(_, line)| line.as_str()).chain(tables).map(|line| format!("{line}\n")).collect();
         let all = RawConfig::parse(&text).unwrap_or_else(|error| panic!("{}", error.0));
         assert_eq!(said(&all).len(), KEYS.len(), "each of them says something");
         // It says one thing in two ways; without one of them it can be used.

@@ -119,7 +119,7 @@ impl Keeper {
         let mut queue = self.desk.lock();
         queue.hurry = true;
         self.desk.changed.notify_all();
-        while !(queue.writes.is_empty() && queue.written == queue.taken) && !queue.closed {
+        while !(queue.closed || queue.writes.is_empty() && queue.written == queue.taken) {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return false;

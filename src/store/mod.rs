@@ -80,7 +80,7 @@ impl Store {
         prepare(path).map_err(|source| fail(Fault::Folder(source)))?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_EXRESCODE;
         let mut db = Connection::open_with_flags(path, flags).map_err(|source| StoreError::of(path, source))?;
-        set_up(&mut db).and_then(|()| schema::bring_up_to_date(&mut db)).map_err(|fault| fail(fault))?;
+        set_up(&mut db).and_then(|()| schema::bring_up_to_date(&mut db)).map_err(fail)?;
         Ok(Store { path: path.to_owned(), db })
     }
 

@@ -136,3 +136,33 @@ fn shells_and_man_know_the_commands() {
         assert!(home.path().join("pages").join(page).exists(), "{page}");
     }
 }
+
+#[test]
+fn a_database_that_cannot_be_written_is_said() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+    let home = Home::new();
+    let folder = home.path().join("kept");
+    std::fs::create_dir(&folder).expect("a folder");
+    let data = folder.to_str().expect("UTF-8");
+    plain(&home, &["--data", data], "Say hello.\n").ok();
+    let allow = |path: &std::path::Path, mode: u32| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("our own");
+    };
+    allow(home.path(), 0o755);
+    allow(&folder.join("batchroom.db"), 0o444);
+    allow(&folder, 0o555);
+    let mut command = home.command(&["--plain", "--model", "nano", "--max-tokens", "4", "--data", data]);
+    // Root may write anywhere.
+    // SAFETY: a plain system call.
+    if unsafe { libc::geteuid() } == 0 {
+        command.uid(65_534).gid(65_534);
+    }
+    let mut child = command.stdin(std::process::Stdio::piped()).spawn().expect("the program starts");
+    std::io::Write::write_all(&mut child.stdin.take().expect("piped"), b"Say hello.\n").expect("it reads");
+    let out = Ended::of(child.wait_with_output().expect("it ends")).ok();
+    allow(&folder, 0o755);
+    assert!(out.contains("batchroom.db cannot be written") && out.contains("Nothing of this session is kept."), "{out}");
+    assert!(out.contains("nano to ana: "), "the chat works: {out}");
+    assert_eq!(home.run(&["history", "list", "--json", "--data", data]).objects().len(), 1);
+}
