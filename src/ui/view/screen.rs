@@ -80,7 +80,7 @@ fn tabs(buf: &mut Buffer, area: Rect, state: &State) {
     };
     let wide: Vec<usize> = (0..state.panes.len()).map(|index| width(&text(index))).collect();
     // Room for the words of what is left out at either side.
-    let (before, after) = (|left: usize| format!("‹{left} "), |left: usize| format!(" {left}›"));
+    let (before, after) = (|left: usize| format!("‹+{left} "), |left: usize| format!(" +{left}›"));
     let fits = |first: usize, end: usize| {
         let left = if first > 0 { width(&before(first)) } else { 0 };
         let right = if end < wide.len() { width(&after(wide.len() - end)) } else { 0 };
