@@ -105,8 +105,8 @@ fn tab_places(state: &State, area: Rect) -> Vec<(usize, Rect, String)> {
         format!(" {}{mark}{} ", index + 1, clip(&pane.person.name, 12))
     };
     let texts: Vec<String> = (0..state.panes.len()).map(text).collect();
-    // Room for `‹ 3` and `5 ›` at the ends.
-    const EDGE: usize = 4;
+    // Room for `‹+3` and `+12›` at the ends.
+    const EDGE: usize = 5;
     let all: usize = texts.iter().map(|text| width(text)).sum();
     let room = usize::from(area.width);
     let (mut first, mut end, mut used) = (state.focus, state.focus + 1, width(&texts[state.focus]));
@@ -138,12 +138,12 @@ fn tabs(buf: &mut Buffer, area: Rect, state: &State) {
     let places = tab_places(state, area);
     let (Some((first, ..)), Some((last, end, _))) = (places.first(), places.last()) else { return };
     if *first > 0 {
-        buf.set_stringn(area.x, area.y, format!("‹{first}"), usize::from(area.width), theme.quiet());
+        buf.set_stringn(area.x, area.y, format!("‹+{first}"), usize::from(area.width), theme.quiet());
     }
     let more = state.panes.len() - 1 - last;
     if more > 0 && end.right() < area.right() {
         let room = usize::from(area.right() - end.right());
-        buf.set_stringn(end.right(), area.y, format!(" {more}›"), room, theme.quiet());
+        buf.set_stringn(end.right(), area.y, format!(" +{more}›"), room, theme.quiet());
     }
     for (index, place, text) in &places {
         let pane = &state.panes[*index];
