@@ -248,7 +248,7 @@ impl Plain {
             Event::Rejected(why) => {
                 // The screen puts a refused prompt back into the draft; here it has been said.
                 self.lines.state.panes[pane].editor = crate::ui::editor::Editor::default();
-                self.put(&say!(self.theme, "({}: refused: {})", self.name(pane), why))
+                self.put(&say!(self.theme, "({}: refused: {})", self.name(pane), crate::ui::refusal::refused(&why, self.theme)))
             }
             Event::Preempted { .. } => {
                 self.put(&say!(self.theme, "({}: preempted, its blocks were taken for another; it comes back)", self.name(pane)))

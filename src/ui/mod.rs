@@ -16,6 +16,7 @@ pub mod params;
 pub mod people;
 pub mod pick;
 pub mod player;
+pub mod refusal;
 pub mod replay;
 pub mod rich;
 pub mod run;

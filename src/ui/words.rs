@@ -61,6 +61,7 @@ impl Lang {
     pub fn tr(self, english: &'static str) -> &'static str {
         match self {
             Lang::En => english,
+            Lang::Vi if english.is_empty() => english,
             Lang::Vi => match vietnamese().get(english) {
                 Some(words) => words,
                 None => {
@@ -230,8 +231,12 @@ mod tests {
             }
         }
         assert!(said.len() > 50, "the sentences were found");
-        use crate::ui::{keymap, settings};
-        for binding in keymap::TABLE.iter().chain(keymap::REPLAY).chain(keymap::PICK) {
+        use crate::ui::{keymap, params, settings};
+        said.extend(
+            params::FIELDS.iter().flat_map(|field| [field.about, field.range]).map(|words| ("params".into(), words.into())),
+        );
+        let tables = [keymap::TABLE, keymap::REPLAY, keymap::PICK, keymap::LOOK, keymap::ALONE];
+        for binding in tables.into_iter().flatten() {
             for words in [binding.about, binding.short, binding.group.title()] {
                 said.push(("keymap".into(), words.to_owned()));
             }

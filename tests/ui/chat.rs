@@ -312,38 +312,3 @@ fn a_conversation_as_it_is_read() {
     act(&mut state, with(ALT, KeyCode::Char('e')));
     insta::assert_snapshot!("rewrite-80x24", picture(&mut state, 80, 24));
 }
-
-/// What these files say on screen can be said in Vietnamese.
-#[test]
-fn the_chat_speaks_vietnamese() {
-    use batchroom::ui::{keymap, params, words::Lang};
-    let catalogue: std::collections::HashMap<String, String> =
-        toml::from_str(include_str!("../../assets/lang/vi/chat.toml")).unwrap();
-    let sources = [
-        include_str!("../../src/ui/params.rs"),
-        include_str!("../../src/ui/update/branches.rs"),
-        include_str!("../../src/ui/update/chat.rs"),
-        include_str!("../../src/ui/update/files.rs"),
-        include_str!("../../src/ui/update/pick.rs"),
-        include_str!("../../src/ui/update/slash.rs"),
-        include_str!("../../src/ui/view/form.rs"),
-        include_str!("../../src/ui/view/pane.rs"),
-        include_str!("../../src/ui/view/talk.rs"),
-    ];
-    let mut sentences = 0;
-    for source in sources {
-        for begin in ["say!(theme, \"", "tr(\"", "plural(gone, \""] {
-            for rest in source.split(begin).skip(1) {
-                let sentence = rest.split('"').next().unwrap();
-                assert!(catalogue.contains_key(sentence), "{sentence:?} has no translation");
-                sentences += 1;
-            }
-        }
-    }
-    assert!(sentences > 50, "{sentences}");
-    let own = keymap::PICK.iter().flat_map(|binding| [binding.about, binding.short]);
-    let fields = params::FIELDS.iter().flat_map(|field| [field.about, field.range]);
-    for words in own.chain(fields).filter(|words| !words.is_empty()) {
-        assert_ne!(Lang::Vi.tr(words), words);
-    }
-}

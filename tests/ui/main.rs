@@ -11,6 +11,7 @@ mod history;
 mod knobs;
 mod layouts;
 mod machine;
+mod tongues;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -3,8 +3,9 @@
 use super::{Effect, branches, slash};
 use crate::batch::UserId;
 use crate::conversation::Full;
-use crate::engine::api::{Event, FinishReason, Finished};
+use crate::engine::api::{Event, FinishReason, Finished, Snapshot};
 use crate::ui::keymap::{self, Action};
+use crate::ui::refusal;
 use crate::ui::state::State;
 use crate::ui::talk::{changes, figures};
 use crate::ui::theme::Theme;
@@ -133,6 +134,10 @@ pub(in crate::ui) fn on_event(state: &mut State, user: UserId, event: Event) {
     if matches!(event, Event::Finished(_) | Event::Rejected(_)) && state.notice.as_ref().is_some_and(|notice| notice.of_answers) {
         state.notice = None;
     }
+    let ending = match &event {
+        Event::Finished(end) => ending(theme, end, &state.snapshot),
+        _ => None,
+    };
     let Some(pane) = state.pane_of(user) else { return };
     match event {
         Event::Queued { .. } | Event::Witnessed(_) => {}
@@ -146,7 +151,7 @@ pub(in crate::ui) fn on_event(state: &mut State, user: UserId, event: Event) {
         Event::Preempted { by, .. } => pane.preempted_by = Some(by),
         Event::Finished(end) => {
             let kept = pane.hear(&end.text);
-            pane.conclude(ending(theme, &end), Some(figures(&end)));
+            pane.conclude(ending, Some(figures(&end)));
             if let Err(over) = kept {
                 state.complain(full(theme, over));
             }
@@ -157,14 +162,15 @@ pub(in crate::ui) fn on_event(state: &mut State, user: UserId, event: Event) {
             {
                 pane.editor.set(&prompt);
             }
-            pane.refused = Some(crate::ui::text::one_line(&why.to_string()));
+            pane.refused = Some(refusal::refused(&why, theme));
         }
     }
 }
 
 /// How an answer ended, when that is worth a line.
-fn ending(theme: Theme, end: &Finished) -> Option<String> {
-    let message = end.message.clone().unwrap_or_default();
+fn ending(theme: Theme, end: &Finished, snapshot: &Snapshot) -> Option<String> {
+    let message = refusal::no_room(end, snapshot, theme);
+    let message = message.filter(|_| end.message.is_some()).or_else(|| end.message.clone()).unwrap_or_default();
     match end.reason {
         FinishReason::Stop if end.generated_tokens <= 1 => Some(theme.tr("(an empty answer)").to_owned()),
         FinishReason::Stop => None,

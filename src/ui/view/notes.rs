@@ -184,7 +184,7 @@ fn words(kind: &NoteKind, people: &People, theme: Theme) -> (String, Style) {
                 FinishReason::Failed => (say!(theme, "failed after {}", generated), theme.bad()),
             }
         }
-        NoteKind::Rejected { why, .. } => (say!(theme, "refused: {}", text::one_line(&why.to_string())), theme.bad()),
+        NoteKind::Rejected { why, .. } => (say!(theme, "refused: {}", crate::ui::refusal::refused(why, theme)), theme.bad()),
     }
 }
 
