@@ -14,6 +14,7 @@ pub mod fault;
 pub mod histogram;
 pub mod hub;
 pub mod launch;
+pub mod log;
 pub mod machine;
 pub mod model;
 pub mod presets;

@@ -1,9 +1,7 @@
 //! Arguments, one function per command, exit code.
 
-use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::Context;
 use batchroom::cli::{Cli, Command, RoomArgs};
 use batchroom::config::RawConfig;
 use batchroom::hub::FetchError;
@@ -26,7 +24,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
-    let _log = cli.log.as_deref().map(log_to).transpose()?;
+    let _log = batchroom::log::begin(cli.log.as_deref())?;
     if let Some(Command::Simulate(args)) = cli.command {
         // Of another machine, mostly: what config.toml says of this one counts only if it is asked for.
         let file = cli.config.map_or(Ok(RawConfig::default()), |path| RawConfig::read(Some(&path)))?;
@@ -53,14 +51,4 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::History(command)) => commands::history(command, &config),
         Some(Command::Config(_) | Command::Completions { .. } | Command::Man { .. }) => unreachable!("done above"),
     }
-}
-
-/// Logs go to a file and never to the screen. The guard writes out the rest when it is dropped.
-fn log_to(path: &Path) -> anyhow::Result<tracing_appender::non_blocking::WorkerGuard> {
-    let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
-    let file = file.with_context(|| format!("cannot write the log to {}", path.display()))?;
-    let (writer, guard) = tracing_appender::non_blocking(file);
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "batchroom=info".into());
-    tracing_subscriber::fmt().with_writer(writer).with_ansi(false).with_env_filter(filter).init();
-    Ok(guard)
 }

@@ -346,6 +346,7 @@ impl Core {
             prompt_tokens: prompt.len().saturating_sub(scheduler.cached_tokens(prompt)),
             tokens_per_step: budget,
             chunk: limits.prefill_chunk,
+            least_step: self.pace.steps_per_second().map_or(0.0, |steps| 1.0 / steps),
         };
         self.cost.expected_ttft(&ahead).map(|seconds| whole_micros(Duration::from_secs_f64(seconds)))
     }

@@ -111,12 +111,14 @@ impl Cost {
         let token = median(&self.token_alone).or(median(&self.token))?;
         // Seats are taken by the next of the queue as they come free, for a mean answer each.
         let wait_steps = queue.steps_to_a_seat()?;
-        let wait = if wait_steps > 0.0 { wait_steps * step? } else { 0.0 };
+        let wait = if wait_steps > 0.0 { wait_steps * step?.max(queue.least_step) } else { 0.0 };
         // Prompts share what a step may spend on them, and steps with decodes take the time of those too.
         let tokens = queue.prompt_tokens_ahead + queue.prompt_tokens;
         let chunks = tokens.div_ceil(queue.tokens_per_step.max(1)).max(queue.prompt_tokens.div_ceil(queue.chunk.max(1)));
         let decoding = if decodes > 0 { step? * chunks as f64 } else { 0.0 };
-        Some(wait + decoding + tokens as f64 * token)
+        // At a set pace a step takes its turn, however little there is to compute.
+        let paced = chunks as f64 * queue.least_step;
+        Some(wait + (decoding + tokens as f64 * token).max(paced))
     }
 }
 
@@ -137,6 +139,8 @@ pub struct Ahead {
     /// Prompt tokens of a step, all together and of one prompt.
     pub tokens_per_step: usize,
     pub chunk: usize,
+    /// Seconds from one step to the next at least: of the pace. 0 at full speed.
+    pub least_step: f64,
 }
 
 impl Ahead {
@@ -226,6 +230,7 @@ mod tests {
             prompt_tokens: 100,
             tokens_per_step: 50,
             chunk: 50,
+            least_step: 0.0,
         };
         assert_eq!(cost.expected_ttft(&ahead), None, "nothing is known yet");
         cost.step(0, 100, ms(100.0));
@@ -241,6 +246,8 @@ mod tests {
             "10 + 50 steps, and the other in between"
         );
         assert!(near(cost.expected_ttft(&Ahead { remaining: vec![], free_seats: 1, ..ahead.clone() }), 0.1));
+        let paced = Ahead { least_step: 0.5, ..ahead.clone() };
+        assert!(near(cost.expected_ttft(&paced), 5.0 + 1.0), "10 steps and two chunks, half a second each");
         let burst = Ahead { remaining: vec![30.0], free_seats: 1, waiting: 2, ..ahead };
         assert!(near(cost.expected_ttft(&burst), 0.25 + 0.11), "one takes the free seat until 50, one the other until 80");
     }

@@ -153,6 +153,8 @@ struct Settings {
     max_tokens: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stop: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    priority: Option<i32>,
 }
 
 fn said<'de, T: Deserialize<'de>, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Option<T>>, D::Error> {
@@ -174,6 +176,7 @@ fn settings(pane: &Pane, (sampling, seed, system): Defaults<'_>) -> String {
         repetition_penalty: differs(&own.repetition_penalty, &sampling.repetition_penalty),
         max_tokens: differs(&own.max_tokens, &sampling.max_tokens),
         stop: differs(&own.stop, &sampling.stop),
+        priority: differs(&pane.priority, &0),
     };
     serde_json::to_string(&settings).unwrap_or_else(|_| "{}".into())
 }
@@ -194,6 +197,9 @@ fn apply(pane: &mut Pane, text: &str) {
     };
     if sampling.check().is_ok() {
         pane.sampling = sampling;
+    }
+    if let Some(priority) = settings.priority {
+        pane.priority = priority;
     }
     if let Some(seed) = settings.seed {
         pane.seed = seed;

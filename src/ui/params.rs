@@ -26,10 +26,11 @@ const fn field(name: &'static str, about: &'static str, range: &'static str) -> 
 pub const SYSTEM: usize = 0;
 const SEED: usize = 7;
 const STOP: usize = 8;
+const PRIORITY: usize = 9;
 /// After the fields: the row of presets.
 pub const PRESETS: usize = FIELDS.len();
 
-pub const FIELDS: [Field; 9] = [
+pub const FIELDS: [Field; 10] = [
     field("system", "what the model is told first; empty: nothing. Alt-Enter: a new line", ""),
     field("temperature", "0 is exactly greedy; higher is wilder", "0 to 100"),
     field("top_k", "keep the k likeliest tokens; 0 keeps all", "0 and more"),
@@ -39,6 +40,7 @@ pub const FIELDS: [Field; 9] = [
     field("max_tokens", "tokens of one answer at most", "1 and more"),
     field("seed", "the same seed gives the same answer; empty: a new one each time", "a whole number, or empty"),
     field("stop", "the answer ends before this text; several with | between", "at most 16"),
+    field("priority", "who comes first under the policy priority (F10): the higher one", "a whole number"),
 ];
 
 /// Columns of the system prompt in the form.
@@ -91,6 +93,7 @@ impl Form {
         texts.extend(values(&pane.sampling));
         texts.push(pane.seed.map(|seed| seed.to_string()).unwrap_or_default());
         texts.push(pane.sampling.stop.join("|"));
+        texts.push(pane.priority.to_string());
         let fields: Vec<Editor> = texts.iter().map(|value| Editor::with_text(value)).collect();
         Form { errors: vec![None; fields.len()], fields, at: SYSTEM, presets }
     }
@@ -133,6 +136,7 @@ impl Form {
         for at in 1..FIELDS.len() {
             let result = match at {
                 SEED => seed(self.fields[at].text(), theme).map(|_| ()),
+                PRIORITY => number::<i32>(self.fields[at].text(), theme).map(|_| ()),
                 _ => put(&mut sampling, at, self.fields[at].text(), theme),
             };
             self.errors[at] = result.err();
@@ -144,6 +148,7 @@ impl Form {
         pane.seed = seed(self.fields[SEED].text(), theme).ok().flatten();
         pane.system = Some(self.fields[SYSTEM].text().to_owned()).filter(|system| !system.trim().is_empty());
         pane.sampling = sampling;
+        pane.priority = number(self.fields[PRIORITY].text(), theme).unwrap_or(pane.priority);
         true
     }
 }
@@ -179,7 +184,7 @@ fn out_of_range(error: &InvalidSampling, theme: Theme) -> String {
 }
 
 fn number<T: std::str::FromStr>(text: &str, theme: Theme) -> Result<T, String> {
-    text.parse().map_err(|_| theme.tr("that is no number of this kind").to_owned())
+    text.trim().parse().map_err(|_| theme.tr("that is no number of this kind").to_owned())
 }
 
 /// A key in the form. It stays open unless it is left or applied.
@@ -261,6 +266,7 @@ pub fn set(state: &mut State, at: usize, what: &str) -> Result<(), String> {
     match field {
         Some(SYSTEM) => pane.system = Some(value.to_owned()).filter(|system| !system.is_empty()),
         Some(SEED) => pane.seed = seed(value, theme).map_err(|why| format!("{name}: {why}"))?,
+        Some(PRIORITY) => pane.priority = number(value, theme).map_err(|why| format!("{name}: {why}"))?,
         Some(field) => put(&mut pane.sampling, field, value, theme).map_err(|why| format!("{name}: {why}"))?,
         None => {
             let names: Vec<&str> = FIELDS.iter().map(|field| field.name).collect();

@@ -289,7 +289,9 @@ impl App {
         match effect {
             Effect::Submit { user, messages, sampling, fork_of } => {
                 let fork_of = fork_of.and_then(|origin| self.newest.get(&origin)).copied();
-                let (id, events) = self.engine.chat_as(user, &messages, sampling, Place { fork_of, ..Place::default() });
+                let priority = self.state.pane_of(user).map_or(0, |pane| pane.priority);
+                let place = Place { fork_of, priority, witness: self.state.witness, ..Place::default() };
+                let (id, events) = self.engine.chat_as(user, &messages, sampling, place);
                 self.newest.insert(user, id);
                 self.requests.insert(user, Request { id, events });
                 // A refusal is there at once, and no snapshot will bring it.
@@ -310,6 +312,7 @@ impl App {
             Effect::SetPace(pace) => self.engine.set_pace(pace),
             Effect::SetLimits(limits) => self.engine.set_limits(limits),
             Effect::SetKvBlocks(blocks) => self.engine.set_kv_blocks(blocks),
+            Effect::Log => self.take(Msg::Log(crate::log::newest())),
             Effect::Mouse(ours) => {
                 let _ = self.screen.mouse(ours);
             }

@@ -20,7 +20,7 @@ use super::settings::{Desk, Settings};
 use super::talk::{Asked, Kept, Rewriting};
 use super::theme::Theme;
 use super::transcript::Transcript;
-use crate::batch::UserId;
+use crate::batch::{RequestId, UserId};
 use crate::conversation::Conversation;
 use crate::engine::api::{Pace, Snapshot, Status, TakenBy, UserView};
 use crate::presets::Preset;
@@ -50,6 +50,11 @@ pub enum Mode {
     GoTo(Editor),
     Params(Form),
     Settings(Desk),
+    /// The newest lines of the log, and how many are below the view.
+    Log {
+        lines: Vec<String>,
+        below: usize,
+    },
     Pick(Pick),
     Search(Search),
     Export(Save),
@@ -102,6 +107,8 @@ pub struct Pane {
     /// None: a new seed for each answer.
     pub seed: Option<u64>,
     pub system: Option<String>,
+    /// More comes first, under the policy of that name.
+    pub priority: i32,
 }
 
 impl Pane {
@@ -205,6 +212,10 @@ pub struct State {
     /// The mouse is ours, not the terminal's.
     pub mouse: bool,
     pub bots: Bots,
+    /// Each answer is computed again, alone, at its end.
+    pub witness: bool,
+    /// The newest verdict that was said.
+    pub verdict: Option<RequestId>,
     /// What is said here is kept, and can be opened again.
     pub kept: bool,
     /// This is a recording.
@@ -245,6 +256,8 @@ impl State {
             area: Rect::default(),
             mouse: options.mouse,
             bots: Bots::new(seed),
+            witness: false,
+            verdict: None,
             kept: false,
             replay: None,
             highlighter: None,
@@ -295,6 +308,7 @@ impl State {
             sampling: self.options.sampling.clone(),
             seed: self.options.seed,
             system: self.options.system.clone(),
+            priority: 0,
         });
         self.next_user += 1;
         self.focus = self.panes.len() - 1;

@@ -65,8 +65,12 @@ fn enter_sends_the_conversation_so_far() {
 fn a_pane_says_what_cut_its_answer() {
     for (reason, message, shown) in [
         (FinishReason::Length, "cut at max_tokens (7)", "cut at max_tokens (7). Alt-G goes on"),
-        (FinishReason::ContextFull, "cut: context", "cut: context. Ctrl-N begins a new conversation"),
-        (FinishReason::KvFull, "cut: KV memory", "cut: KV memory. Ctrl-N begins a new conversation"),
+        (FinishReason::ContextFull, "cut: context", "cut: the context of 8,192 tokens is full. Ctrl-N begins a new conversation"),
+        (
+            FinishReason::KvFull,
+            "cut: KV memory",
+            "cut: the whole KV memory is full (256 blocks; F10: kv_memory). Ctrl-N begins a new conversation",
+        ),
         (FinishReason::Failed, "broken", "failed: broken"),
     ] {
         let mut state = state(fresh());

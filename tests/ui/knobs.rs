@@ -262,3 +262,33 @@ fn agents_share_their_instruction_and_documents_are_long() {
     let (documents, chats) = (first(Load::Documents), first(Load::Chat));
     assert!(documents[0][0].len() > 4 * chats[0][0].len());
 }
+
+#[test]
+fn a_pane_has_a_priority_of_its_own() {
+    let mut state = state(fresh());
+    type_text(&mut state, "/set priority 7");
+    act(&mut state, key(KeyCode::Enter));
+    assert_eq!((state.panes[0].priority, state.panes[1].priority), (7, 0));
+    type_text(&mut state, "/set priority high");
+    act(&mut state, key(KeyCode::Enter));
+    assert_eq!(state.panes[0].priority, 7, "what is no number changes nothing");
+}
+
+#[test]
+fn the_witness_says_its_verdict_once() {
+    use batchroom::batch::RequestId;
+    use batchroom::engine::api::{Note, NoteKind, Verdict, Witnessed};
+    let mut state = state(fresh());
+    act(&mut state, with(KeyModifiers::ALT, KeyCode::Char('h')));
+    assert!(state.witness);
+    for (request, verdict, bad) in [(1, Verdict::Same, false), (2, Verdict::Differs { at: 3, token: true }, true)] {
+        let mut snapshot = fresh();
+        let witnessed = Witnessed { request: RequestId(request), user: UserId(0), tokens: 12, verdict };
+        snapshot.notes.push_back(Note { step: 9, kind: NoteKind::Witnessed(witnessed) });
+        act(&mut state, Msg::Snapshot(Arc::new(snapshot.clone())));
+        let notice = state.notice.take().expect("a verdict");
+        assert!(notice.bad == bad && notice.text.contains("witness") && notice.text.starts_with("ana"), "{}", notice.text);
+        act(&mut state, Msg::Snapshot(Arc::new(snapshot)));
+        assert_eq!(state.notice, None, "once");
+    }
+}

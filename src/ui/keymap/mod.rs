@@ -43,6 +43,8 @@ pub enum Action {
     MoreBots,
     FewerBots,
     Mouse,
+    Witness,
+    Log,
     History,
     Help,
     Palette,

@@ -18,14 +18,14 @@ use super::state::{Mode, State};
 use super::words::say;
 use super::{bots, mouse};
 use crate::batch::UserId;
-use crate::engine::api::{Event, Limits, Pace, RunState, Snapshot};
+use crate::engine::api::{Event, Limits, NoteKind, Pace, RunState, Snapshot, Verdict};
 use crate::hub::Progress;
 use crate::sampling::SamplingParams;
 use crate::store::{Keeping, StoreError};
 use crate::text::Message;
 use chat::{clear, close_pane, send, send_all};
 use model::{model, on_fetched, on_progress, on_switched, switch_back, switch_if_waiting};
-use modes::{help_key, palette_key, rename_key, settings_key};
+use modes::{help_key, log_key, palette_key, rename_key, settings_key};
 
 pub(super) use modes::type_into;
 
@@ -46,6 +46,8 @@ pub enum Msg {
     Key(KeyEvent),
     Paste(String),
     Mouse(MouseEvent),
+    /// The newest lines of the log, oldest first.
+    Log(Vec<String>),
     Snapshot(Arc<Snapshot>),
     Engine(UserId, Event),
     /// The channel of a request ended without an end.
@@ -96,6 +98,8 @@ pub enum Effect {
     /// In blocks.
     SetKvBlocks(usize),
     SetTargetItl(Option<Duration>),
+    /// The newest lines of the log are wanted.
+    Log,
     /// Take the mouse, or leave it to the terminal.
     Mouse(bool),
     Fetch,
@@ -163,6 +167,10 @@ fn take(state: &mut State, msg: Msg) -> Vec<Effect> {
         Msg::Key(key) if key.kind != KeyEventKind::Release => on_key(state, key),
         Msg::Key(_) => Vec::new(),
         Msg::Tick => bots::tick(state),
+        Msg::Log(lines) => {
+            state.mode = Mode::Log { lines, below: 0 };
+            Vec::new()
+        }
         Msg::Mouse(event) => {
             mouse::on_mouse(state, event);
             Vec::new()
@@ -177,6 +185,7 @@ fn take(state: &mut State, msg: Msg) -> Vec<Effect> {
         Msg::Snapshot(snapshot) => {
             state.settings.seen(&snapshot);
             state.snapshot = snapshot;
+            say_verdict(state);
             Vec::new()
         }
         Msg::Engine(user, event) => {
@@ -271,6 +280,10 @@ fn on_key(state: &mut State, key: KeyEvent) -> Vec<Effect> {
             Vec::new()
         }
         Mode::Settings(desk) => settings_key(state, key, action, desk),
+        Mode::Log { lines, below } => {
+            log_key(state, key, lines, below);
+            Vec::new()
+        }
         Mode::Pick(chosen) => pick::on_key(state, action, chosen),
         Mode::Search(search) => files::search_key(state, key, action, search),
         Mode::Export(save) => files::export_key(state, key, action, save),
@@ -323,6 +336,17 @@ pub fn act(state: &mut State, action: Action) -> Vec<Effect> {
         return Vec::new();
     }
     match action {
+        Action::Log => vec![Effect::Log],
+        Action::Witness => {
+            state.witness = !state.witness;
+            let theme = state.options.theme;
+            state.say(theme.tr(if state.witness {
+                "witness: from the next prompt on, each answer is computed again alone and compared, bit by bit"
+            } else {
+                "no witness from the next prompt on"
+            }));
+            Vec::new()
+        }
         Action::Mouse => {
             state.mouse = !state.mouse;
             let theme = state.options.theme;
@@ -367,6 +391,26 @@ pub fn act(state: &mut State, action: Action) -> Vec<Effect> {
     }
 }
 
+/// The witness has come to an end with an answer.
+fn say_verdict(state: &mut State) {
+    let snapshot = state.snapshot.clone();
+    let newest = snapshot.notes.iter().rev().find_map(|note| match &note.kind {
+        NoteKind::Witnessed(witnessed) => Some((note, witnessed)),
+        _ => None,
+    });
+    let Some((note, witnessed)) = newest.filter(|(_, witnessed)| state.verdict != Some(witnessed.request)) else { return };
+    state.verdict = Some(witnessed.request);
+    if !state.witness {
+        return;
+    }
+    let (people, theme) = (state.people(), state.options.theme);
+    let words = format!("{}: {}", people.name(witnessed.user), super::view::notes::words(&note.kind, &people, theme).0);
+    match witnessed.verdict {
+        Verdict::Same => state.say(words),
+        _ => state.complain(words),
+    }
+}
+
 /// What a read-only screen does not do.
 fn changes_something(action: Action) -> bool {
     !matches!(
@@ -386,6 +430,7 @@ fn changes_something(action: Action) -> bool {
             | Action::Palette
             | Action::Mouse
             | Action::Raw
+            | Action::Log
             | Action::Search
             | Action::CopyAnswer
             | Action::Export
@@ -536,7 +581,7 @@ fn paste(state: &mut State, text: &str) {
             search.look(&state.panes);
         }
         Mode::Pick(_) => {}
-        Mode::Help { .. } | Mode::Shelf(_) | Mode::ConfirmClose | Mode::ConfirmClear | Mode::ConfirmQuit => {}
+        Mode::Log { .. } | Mode::Help { .. } | Mode::Shelf(_) | Mode::ConfirmClose | Mode::ConfirmClear | Mode::ConfirmQuit => {}
     }
 }
 

@@ -80,6 +80,21 @@ pub(super) fn rename(state: &mut State, name: &str) -> Vec<Effect> {
     vec![named(state)]
 }
 
+/// The log: arrows scroll, any other key closes it.
+pub(super) fn log_key(state: &mut State, key: KeyEvent, lines: Vec<String>, below: usize) {
+    let most = lines.len().saturating_sub(1);
+    let below = match key.code {
+        KeyCode::Up => below + 1,
+        KeyCode::Down => below.saturating_sub(1),
+        KeyCode::PageUp => below + 10,
+        KeyCode::PageDown => below.saturating_sub(10),
+        KeyCode::Home => most,
+        KeyCode::End => 0,
+        _ => return,
+    };
+    state.mode = Mode::Log { lines, below: below.min(most) };
+}
+
 /// The knobs: arrows choose and turn, Enter types a value.
 pub(super) fn settings_key(state: &mut State, key: KeyEvent, action: Option<Action>, mut desk: Desk) -> Vec<Effect> {
     let mut effects = Vec::new();

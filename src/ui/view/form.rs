@@ -122,7 +122,8 @@ fn now(state: &State, at: usize) -> String {
         5 => sampling.repetition_penalty.to_string(),
         6 => sampling.max_tokens.to_string(),
         7 => pane.seed.map_or_else(|| "–".to_owned(), |seed| seed.to_string()),
-        _ => sampling.stop.len().to_string(),
+        8 => sampling.stop.len().to_string(),
+        _ => pane.priority.to_string(),
     }
 }
 

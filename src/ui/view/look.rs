@@ -116,7 +116,7 @@ fn picture_of(buf: &mut Buffer, area: Rect, look: &Look, state: &State, people: 
 /// Columns in which something was decided, and the cursor: also where colours and reversal cannot be seen.
 fn draw_marks(buf: &mut Buffer, room: Rect, plot: Plot, row: usize, shown: (&Timeline, Window, usize), theme: Theme) {
     let (timeline, window, cursor) = shown;
-    panel::put_at(buf, room, (0, row), &text::clip(theme.tr("events"), plot.name), theme.quiet());
+    panel::put_at(buf, room, (0, row), &text::clip(theme.tr("event"), plot.name), theme.quiet());
     let columns = window.used(timeline).min(plot.columns);
     let from = plot.figures() - columns;
     for column in 0..columns {

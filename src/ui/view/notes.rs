@@ -121,7 +121,8 @@ fn note_lines(note: &Note, people: &People, columns: &Columns, theme: Theme) -> 
     std::iter::once(first).chain(rest).collect()
 }
 
-fn words(kind: &NoteKind, people: &People, theme: Theme) -> (String, Style) {
+/// An event in words, and how they look.
+pub fn words(kind: &NoteKind, people: &People, theme: Theme) -> (String, Style) {
     match kind {
         NoteKind::Queued { prompt_tokens, ahead, .. } => {
             let prompt = tokens(*prompt_tokens, theme);

@@ -8,7 +8,7 @@ use ratatui::widgets::{Block, BorderType, Clear, Widget};
 use crate::ui::editor::Editor;
 use crate::ui::keymap::{Action, Binding, Group, PICK, key_for, search};
 use crate::ui::state::{Mode, State};
-use crate::ui::text::{clip, width};
+use crate::ui::text::{clip, one_line, width};
 use crate::ui::words::say;
 
 /// Draws what is open, and says where the cursor goes.
@@ -17,6 +17,10 @@ pub fn draw(buf: &mut Buffer, area: Rect, state: &State) -> Option<Position> {
     match &state.mode {
         Mode::Help { scroll } => {
             help(buf, area, state, *scroll);
+            None
+        }
+        Mode::Log { lines, below } => {
+            log(buf, area, state, lines, *below);
             None
         }
         Mode::Palette { filter, chosen } => palette(buf, area, state, filter, *chosen),
@@ -118,6 +122,22 @@ fn help(buf: &mut Buffer, area: Rect, state: &State, scroll: usize) {
     let scroll = scroll.min(lines.len().saturating_sub(usize::from(inner.height)));
     for (row, line) in lines.iter().skip(scroll).take(usize::from(inner.height)).enumerate() {
         buf.set_line(inner.x + 1, inner.y + row as u16, line, inner.width.saturating_sub(2));
+    }
+}
+
+/// The newest lines at the bottom.
+fn log(buf: &mut Buffer, area: Rect, state: &State, lines: &[String], below: usize) {
+    let theme = state.options.theme;
+    let size = (area.width.saturating_sub(4), area.height.saturating_sub(4));
+    let inner = frame(buf, area, state, size, theme.tr("Log"), theme.tr("↑ ↓ PgUp PgDn scroll · any other key closes"));
+    let end = lines.len() - below.min(lines.len());
+    let first = end.saturating_sub(usize::from(inner.height));
+    for (row, line) in lines[first..end].iter().enumerate() {
+        let line = clip(&one_line(line), usize::from(inner.width));
+        buf.set_stringn(inner.x, inner.y + row as u16, line, usize::from(inner.width), theme.text());
+    }
+    if lines.is_empty() && inner.height > 0 {
+        buf.set_stringn(inner.x, inner.y, theme.tr("nothing has been noted yet"), usize::from(inner.width), theme.quiet());
     }
 }
 

@@ -84,6 +84,7 @@ fn popup_open(state: &State) -> bool {
     matches!(
         state.mode,
         Mode::Help { .. }
+            | Mode::Log { .. }
             | Mode::Palette { .. }
             | Mode::Rename(_)
             | Mode::GoTo(_)

@@ -174,6 +174,9 @@ pub fn footer(buf: &mut Buffer, area: Rect, state: &State) {
     if state.options.readonly {
         marks.push(theme.tr("read-only").to_owned());
     }
+    if state.witness {
+        marks.push(say!(theme, "witness on ({})", key_for(Action::Witness)));
+    }
     if state.mouse {
         marks.push(say!(theme, "mouse on ({})", key_for(Action::Mouse)));
     }
