@@ -11,6 +11,10 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+/// Bytes written at once: what is not written yet can be given up.
+const PIECE: usize = 512;
+/// The rest of the frame on its way is given up.
+static CUT: AtomicBool = AtomicBool::new(false);
 /// A frame is on its way: a program has one terminal, and whoever gives it back on a panic has no outlet to ask.
 static ON_ITS_WAY: AtomicBool = AtomicBool::new(false);
 
@@ -61,7 +65,7 @@ impl Outlet {
         let done = busy.clone();
         let write = move || {
             for frame in frames {
-                let result = out.write_all(&frame);
+                let result = write_in_pieces(&mut out, &frame);
                 let gone = result.err().map(|error| error.raw_os_error().unwrap_or(libc::EIO));
                 ON_ITS_WAY.store(false, Ordering::SeqCst);
                 let _ = done.send((false, gone));
@@ -108,6 +112,30 @@ impl Outlet {
         ON_ITS_WAY.store(true, Ordering::SeqCst);
         self.bytes.send(bytes).map_err(|_| io::Error::from_raw_os_error(libc::EIO))
     }
+}
+
+fn write_in_pieces(out: &mut File, frame: &[u8]) -> io::Result<()> {
+    for piece in frame.chunks(PIECE) {
+        if CUT.load(Ordering::SeqCst) {
+            break;
+        }
+        out.write_all(piece)?;
+    }
+    Ok(())
+}
+
+/// Gives up the frame on its way, if it is not taken at once, with what the line still holds of it, and waits for the piece that
+/// is being written, at most so long. The terminal may be left in the middle of a sequence. False when it takes nothing at all.
+pub fn cut(longest: Duration) -> bool {
+    const AT_ONCE: Duration = Duration::from_millis(200);
+    if drained(AT_ONCE) {
+        return true;
+    }
+    CUT.store(true, Ordering::SeqCst);
+    super::terminal::forget_unread();
+    let taken = drained(longest);
+    CUT.store(false, Ordering::SeqCst);
+    taken
 }
 
 /// Waits until the terminal has taken the frame on its way, if there is one, at most so long. False when it has not.

@@ -23,9 +23,13 @@ use super::outlet::{self, Frame, Outlet};
 static ENTERED: AtomicBool = AtomicBool::new(false);
 /// Whether the mouse is ours while the terminal is.
 static MOUSE: AtomicBool = AtomicBool::new(false);
+/// Whether our keyboard flags are on the terminal's stack.
+static PUSHED: AtomicBool = AtomicBool::new(false);
 
-/// How long a frame on its way is waited for before something else is said to the terminal.
-const LAST_FRAME: Duration = Duration::from_millis(500);
+/// How long a piece of a frame on its way is waited for before something else is said to the terminal.
+const LAST_PIECE: Duration = Duration::from_secs(2);
+/// Ends whatever sequence a frame that was given up has begun (CAN, then ST).
+const CANCEL: &[u8] = b"\x18\x1b\\";
 
 /// The terminal, taken. Dropping it gives it back.
 pub struct Screen {
@@ -79,10 +83,10 @@ impl Screen {
     /// Takes the mouse, or leaves it to the terminal, which then selects text with it.
     pub fn mouse(&mut self, ours: bool) -> io::Result<()> {
         MOUSE.store(ours, Ordering::SeqCst);
-        if !outlet::drained(LAST_FRAME) {
-            return Ok(());
-        }
-        if ours { execute!(io::stdout(), EnableMouseCapture) } else { execute!(io::stdout(), DisableMouseCapture) }
+        let mut frame = self.outlet.frame();
+        if ours { queue!(frame, EnableMouseCapture) } else { queue!(frame, DisableMouseCapture) }?;
+        // It goes with the next frame when one is on its way.
+        if self.is_idle() { self.outlet.send() } else { Ok(()) }
     }
 
     /// Everything is drawn again with the next frame.
@@ -102,6 +106,7 @@ impl Screen {
 
     /// After somebody else may have had the terminal: when the program was stopped by another, nobody gave it back.
     pub fn take_again(&mut self) -> io::Result<()> {
+        outlet::cut(LAST_PIECE);
         enter()?;
         self.forget()
     }
@@ -110,7 +115,7 @@ impl Screen {
 impl Screen {
     /// A terminal that takes nothing any more is not waited for: its modes are put back, and it is told nothing.
     pub fn give_back(&self) {
-        if outlet::drained(LAST_FRAME) {
+        if outlet::cut(LAST_PIECE) {
             restore();
         } else if ENTERED.swap(false, Ordering::SeqCst) {
             let _ = disable_raw_mode();
@@ -130,15 +135,15 @@ fn enter() -> io::Result<()> {
         disable_raw_mode()?;
     }
     enable_raw_mode()?;
-    let again = ENTERED.swap(true, Ordering::SeqCst);
+    ENTERED.store(true, Ordering::SeqCst);
     let mut out = io::stdout();
     // A terminal without an alternate screen would show through what was there.
     execute!(out, EnterAlternateScreen, Clear(ClearType::All), EnableBracketedPaste)?;
     if MOUSE.load(Ordering::SeqCst) {
         execute!(out, EnableMouseCapture)?;
     }
-    if again {
-        // The keyboard flags are a stack: what is pushed once is popped once.
+    // The keyboard flags are a stack: what is pushed once is popped once.
+    if PUSHED.swap(true, Ordering::SeqCst) {
         return Ok(());
     }
     // Terminals that do not know it ignore it; those that do can tell Shift-Enter from Enter.
@@ -160,6 +165,18 @@ fn is_raw() -> bool {
 fn is_raw() -> bool {
     true
 }
+
+/// Throws away what was written to the terminal and not read by it: tens of kilobytes, for which a slow line needs half a minute.
+#[cfg(unix)]
+pub fn forget_unread() {
+    // SAFETY: a plain system call on a descriptor; it fails on what is no terminal.
+    unsafe {
+        libc::tcflush(libc::STDOUT_FILENO, libc::TCOFLUSH);
+    }
+}
+
+#[cfg(not(unix))]
+pub fn forget_unread() {}
 
 /// Returns when nobody has the other end of the terminal any more.
 #[cfg(unix)]
@@ -207,9 +224,11 @@ fn base64(bytes: &[u8]) -> String {
 pub fn restore() {
     if ENTERED.swap(false, Ordering::SeqCst) {
         let mut out = io::stdout();
+        let _ = out.write_all(CANCEL);
         if MOUSE.load(Ordering::SeqCst) {
             let _ = execute!(out, DisableMouseCapture);
         }
+        PUSHED.store(false, Ordering::SeqCst);
         let _ = execute!(
             out,
             EndSynchronizedUpdate,
@@ -231,7 +250,7 @@ fn restore_on_panic() {
     std::panic::set_hook(Box::new(move |panic| {
         tracing::error!("{panic}");
         if std::thread::current().id() == screen_thread {
-            outlet::drained(LAST_FRAME);
+            outlet::cut(LAST_PIECE);
             restore();
             report(panic);
         }

@@ -49,3 +49,19 @@ fn a_terminal_that_takes_nothing_does_not_keep_the_program_from_ending() {
     assert_eq!(status, 128 + 15);
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
 }
+
+#[test]
+fn a_slow_terminal_is_given_back_whole() {
+    let args = ["--model", "nano", "--pace", "full", "--bots", "8", "--bots-pause", "0", "--mouse"];
+    let mut room = Spec::room(&args).size(200, 60).start();
+    room.expect("bot 8");
+    room.take_only(2048);
+    // Enough frames for the line to be full.
+    std::thread::sleep(Duration::from_secs(2));
+    room.signal(libc::SIGTERM);
+    let status = room.status();
+    assert_eq!(status, 128 + 15);
+    room.take_only(usize::MAX);
+    room.assert_restored();
+    assert!(room.cooked(), "lines, echo, signals");
+}

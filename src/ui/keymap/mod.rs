@@ -383,6 +383,29 @@ fn display(action: Action, key: Key) -> String {
     }
 }
 
+/// Other words that people look for an action by.
+fn also_called(action: Action) -> String {
+    match action {
+        Action::Settings => {
+            let knobs: Vec<&str> = super::settings::Knob::ALL.iter().map(|knob| knob.name()).collect();
+            format!("token budget kv memory limits seats options preferences {}", knobs.join(" "))
+        }
+        Action::Export => "save download markdown json".into(),
+        Action::Glance(Glance::LookBack) => "why was who preempted history of steps timeline scroll back".into(),
+        Action::Glance(Glance::NextPanel) => {
+            "events charts ledger percentiles latencies kv map users full screen expand zoom panel".into()
+        }
+        Action::View => "layout preset chat watch teach machine room".into(),
+        Action::ClearChat => "clear reset new chat".into(),
+        Action::Help => "help keys glossary words".into(),
+        Action::Regenerate => "regenerate retry redo answer".into(),
+        Action::Params => "temperature seed parameters options persona preset".into(),
+        Action::NewPane => "add a person user".into(),
+        Action::MoreBots => "load generator users".into(),
+        _ => String::new(),
+    }
+}
+
 /// The rows that the palette offers for what was typed, best first. English finds them in every language.
 pub fn search(table: &'static [Binding], filter: &str, lang: Lang) -> Vec<&'static Binding> {
     let filter = fuzzy::fold(filter);
@@ -392,7 +415,8 @@ pub fn search(table: &'static [Binding], filter: &str, lang: Lang) -> Vec<&'stat
         .filter_map(|binding| {
             let (about, group) = (lang.tr(binding.about), lang.tr(binding.group.title()));
             let own = fuzzy::fold(&format!("{about} · {} · {group}", lang.tr(binding.short)));
-            let english = fuzzy::fold(&format!("{} · {} · {}", binding.about, binding.short, action_name(binding.action)));
+            let (name, also) = (action_name(binding.action), also_called(binding.action));
+            let english = fuzzy::fold(&format!("{} · {} · {name} · {also}", binding.about, binding.short));
             let score = fuzzy::score(&filter, &own).max(fuzzy::score(&filter, &english));
             score.map(|score| (score, binding))
         })

@@ -6,6 +6,7 @@ use super::{ALT, Action, Binding, CTRL, Edit, Film, Glance, Group, Key, PickAct,
 
 /// Keys, actions, words. The footer shows the rows with a short name, in this order, as many as fit.
 pub const TABLE: &[Binding] = &[
+    bind(Action::Palette, &[Key::ctrl('p')], "actions", "everything: list every action and run one", Group::Program),
     bind(Action::Send, &[Key::plain(KeyCode::Enter)], "send", "send the draft", Group::Chat),
     bind(
         Action::Newline,
@@ -14,8 +15,6 @@ pub const TABLE: &[Binding] = &[
         "new line in the draft",
         Group::Chat,
     ),
-    bind(Action::NextPane, &[Key::plain(KeyCode::Tab)], "pane", "go to the next pane", Group::Panes),
-    bind(Action::Cancel, &[Key::ctrl('c')], "stop", "stop this pane's answer; with none to stop, quit", Group::Chat),
     bind(Action::Pause, &[Key::plain(KeyCode::F(2))], "pause", "pause the engine, or let it run", Group::Engine),
     bind(Action::Step, &[Key::plain(KeyCode::F(3))], "step", "pause and make one step", Group::Engine),
     bind(
@@ -33,7 +32,8 @@ pub const TABLE: &[Binding] = &[
         "settings: the engine's knobs, all of them live",
         Group::Engine,
     ),
-    bind(Action::Palette, &[Key::ctrl('p')], "actions", "everything: list every action and run one", Group::Program),
+    bind(Action::NextPane, &[Key::plain(KeyCode::Tab)], "pane", "go to the next pane", Group::Panes),
+    bind(Action::Cancel, &[Key::ctrl('c')], "stop", "stop this pane's answer; with none to stop, quit", Group::Chat),
     bind(Action::Slower, &[Key::plain(KeyCode::F(4))], "slower", "slow motion: fewer steps a second", Group::Engine),
     bind(Action::Faster, &[Key::plain(KeyCode::F(5))], "faster", "more steps a second", Group::Engine),
     bind(Action::Broadcast, &[Key::plain(KeyCode::F(9))], "to all", "send what is typed to all panes, on or off", Group::Chat),

@@ -182,7 +182,8 @@ fn charts(scene: &Scene<'_>) -> [Chart; 8] {
             value: Box::new(move |sample| rate(sample.step)),
             show: show_bytes,
             top: None,
-            now: rate(snapshot.totals.step_time).map_or_else(|| format::UNKNOWN.into(), show_bytes),
+            now: rate(snapshot.totals.step_time_mean.or(snapshot.totals.step_time))
+                .map_or_else(|| format::UNKNOWN.into(), show_bytes),
         },
     ]
 }

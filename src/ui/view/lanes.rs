@@ -203,7 +203,7 @@ pub fn draw_times(buf: &mut Buffer, room: Rect, plot: Plot, row: usize, shown: (
         let style = if cursor == Some(place) { theme.chosen() } else { theme.quiet() };
         panel::put_at(buf, room, (from + place, row), BARS[(height.round() as usize).min(7)], style);
     }
-    let top = panel::right(&format::time(top), FIGURE);
+    let top = panel::right(&format!("≤{}", format::time(top)), FIGURE);
     panel::put_at(buf, room, (plot.figures(), row), &top, theme.quiet());
 }
 

@@ -94,16 +94,23 @@ fn memory(snapshot: &Snapshot, theme: Theme) -> Option<Sign> {
         share,
         full_words
     );
-    let context = format::count(snapshot.limits.max_model_len as u64);
-    let longest = format::count(snapshot.users.iter().map(|view| view.context).max().unwrap_or(0) as u64);
-    let mut remedies = vec![
-        say!(theme, "cap the context: max_model_len is {}, the longest conversation has {} tokens", context, longest),
-        theme.tr("smaller numbers in KV memory: kv_type q8_0 takes 8.5 bits a number, f16 takes 16").to_owned(),
-    ];
+    let longest = snapshot.users.iter().map(|view| view.context).max().unwrap_or(0);
+    let mut remedies = Vec::new();
+    // A cap helps where it cuts something: blocks are taken as texts grow.
+    if longest * 2 > snapshot.limits.max_model_len {
+        let (context, longest) = (format::count(snapshot.limits.max_model_len as u64), format::count(longest as u64));
+        remedies.push(say!(
+            theme,
+            "cap the context: max_model_len is {}, the longest conversation has {} tokens",
+            context,
+            longest
+        ));
+    }
     if kv.capacity > kv.total {
         let more = format::bytes(((kv.capacity - kv.total) as u64).saturating_mul(kv.bytes_per_block as u64));
-        remedies.push(say!(theme, "a larger KV budget: {} are there and not used", more));
+        remedies.push(say!(theme, "a larger KV budget (F10, kv_memory): {} are there and not used", more));
     }
+    remedies.push(theme.tr("smaller numbers in KV memory: start with kv_type q8_0 (8.5 bits a number; f16 takes 16)").to_owned());
     remedies.push(theme.tr("more memory, or another machine or GPU").to_owned());
     Some(Sign { what, remedies })
 }

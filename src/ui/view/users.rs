@@ -136,8 +136,8 @@ pub fn why(waiting: &Waiting, people: &People, theme: Theme) -> String {
             let blocks = theme.plural(*needed, "{} block", "{} blocks");
             let free = format::count(*free as u64);
             match watermark {
-                0 => say!(theme, "needs {}, {} free", blocks, free),
-                kept => say!(theme, "needs {}, {} free ({} kept back)", blocks, free, kept),
+                0 => say!(theme, "needs {}, {} can be had (free or cached)", blocks, free),
+                kept => say!(theme, "needs {}, {} can be had (free or cached), {} kept back", blocks, free, kept),
             }
         }
         Waiting::Behind { ahead } => theme.plural(*ahead, "behind {} other", "behind {} others"),
@@ -167,7 +167,7 @@ pub fn why_short(waiting: &Waiting, people: &People, theme: Theme) -> String {
     match waiting {
         Waiting::Seats { running, max_num_seqs } => say!(theme, "{}/{} seats taken", running, max_num_seqs),
         Waiting::Budget { .. } => theme.tr("step budget spent").into(),
-        Waiting::Blocks { needed, free, .. } => say!(theme, "{} blocks, {} free", needed, free),
+        Waiting::Blocks { needed, free, .. } => say!(theme, "needs {} blocks, has {}", needed, free),
         Waiting::Behind { ahead } => say!(theme, "behind {}", ahead),
         Waiting::PrefillBudget { .. } => theme.tr("prompt budget spent").into(),
         Waiting::Group { .. } => theme.tr("group not done").into(),
