@@ -111,7 +111,7 @@ pub(super) fn parse_lang(text: &str) -> Result<Lang, ConfigError> {
 }
 
 pub(crate) fn parse_pause(text: &str) -> Result<Duration, ConfigError> {
-    let pause = if text.trim() == "0" { Ok(Duration::ZERO) } else { parse_time(text) };
+    let pause = if matches!(text.trim(), "0" | "0s" | "0ms") { Ok(Duration::ZERO) } else { parse_time(text) };
     match pause {
         Ok(pause) if pause <= PAUSE_MAX => Ok(pause),
         _ => wrong("bots_pause", text, "it must be 0 or a time up to 60s, such as 2s"),
@@ -138,14 +138,28 @@ pub(super) fn parse_keys(table: BTreeMap<String, KeyNames>) -> Result<Vec<(Actio
         let mut parsed = Vec::new();
         for name in names {
             let Some(key) = Key::parse(&name) else {
-                return wrong("keys", &name, "it must be a key such as F2, Ctrl-P, Alt-Enter or Shift-Up");
+                return wrong(
+                    "keys",
+                    &name,
+                    "it must be a key such as F2, Ctrl-P, Alt-Enter or Shift-Up; letters need Ctrl or Alt and no Shift, Alt-1 to Alt-9 go to panes",
+                );
             };
+            if key == Key::INTERRUPT && action != Action::Cancel {
+                return wrong("keys", &name, "it always stops an answer, or asks to quit");
+            }
             if let Some((other, _)) = keys.iter().find(|(_, keys)| keys.contains(&key)) {
                 return wrong("keys", &name, format!("it is given to {} already", keymap::action_name(*other)));
             }
             parsed.push(key);
         }
         keys.push((action, parsed));
+    }
+    // Without these nobody gets on, or out.
+    for needed in [Action::Send, Action::Cancel, Action::Palette] {
+        if !keymap::has_key(&keys, needed) {
+            let name = keymap::action_name(needed);
+            return wrong("keys", &name, "it would have no key any more: give it another one");
+        }
     }
     Ok(keys)
 }

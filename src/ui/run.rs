@@ -91,7 +91,7 @@ pub async fn run(
     if app.state.mouse {
         app.carry_out(Effect::Mouse(true));
     }
-    let bots = app.state.options.bots;
+    let bots = if app.state.options.readonly { 0 } else { app.state.options.bots };
     for effect in super::bots::set_number(&mut app.state, bots) {
         app.carry_out(effect);
     }

@@ -195,6 +195,9 @@ pub struct Key {
 }
 
 impl Key {
+    /// Works whatever is configured.
+    pub const INTERRUPT: Key = Key::ctrl('c');
+
     const fn plain(code: KeyCode) -> Key {
         Key { code, mods: KeyModifiers::NONE }
     }
@@ -228,7 +231,7 @@ impl Key {
             ("tab", ..) if mods.contains(SHIFT) => return Some(Key { code: KeyCode::BackTab, mods: mods.difference(SHIFT) }),
             ("tab", ..) => KeyCode::Tab,
             ("esc", ..) => KeyCode::Esc,
-            ("space", ..) => KeyCode::Char(' '),
+            ("space", ..) if mods.intersects(CTRL | ALT) => KeyCode::Char(' '),
             ("backspace", ..) => KeyCode::Backspace,
             ("del" | "delete", ..) => KeyCode::Delete,
             ("up" | "↑", ..) => KeyCode::Up,
@@ -241,6 +244,8 @@ impl Key {
             ("pgdn" | "pagedown", ..) => KeyCode::PageDown,
             (_, Some('f'), Some(_)) => KeyCode::F(rest[1..].parse().ok().filter(|number| (1..=24).contains(number))?),
             // A letter alone is text.
+            // Terminals send no Shift with a letter, and Alt with a digit goes to a pane.
+            (_, Some(ch), None) if mods.contains(SHIFT) || (mods == ALT && matches!(ch, '1'..='9')) => return None,
             (_, Some(ch), None) if mods.intersects(CTRL | ALT) => KeyCode::Char(ch),
             _ => return None,
         };
@@ -319,6 +324,17 @@ pub fn remap(changes: &[(Action, Vec<Key>)]) {
     let _ = ROOM.set(table.leak());
 }
 
+/// Whether an action would still have a key with these changes.
+pub fn has_key(changes: &[(Action, Vec<Key>)], action: Action) -> bool {
+    match changes.iter().find(|(other, _)| *other == action) {
+        Some((_, keys)) => !keys.is_empty(),
+        None => {
+            let taken = |key: &Key| changes.iter().any(|(_, keys)| keys.contains(key));
+            TABLE.iter().any(|binding| binding.action == action && binding.keys.iter().any(|key| !taken(key)))
+        }
+    }
+}
+
 /// What `config.toml` calls an action: `step_ten`, `edit_word_left`, `focus_pane_1`.
 pub fn action_name(action: Action) -> String {
     let mut name = String::new();
@@ -367,7 +383,8 @@ pub fn lookup(table: &[Binding], event: &KeyEvent) -> Option<Action> {
         mods.remove(SHIFT);
     }
     let key = Key { code, mods };
-    table.iter().find(|binding| binding.keys.contains(&key)).map(|binding| binding.action)
+    let bound = table.iter().find(|binding| binding.keys.contains(&key)).map(|binding| binding.action);
+    bound.or((key == Key::INTERRUPT).then_some(Action::Cancel))
 }
 
 /// The key to show for an action.

@@ -430,6 +430,8 @@ fn changes_something(action: Action) -> bool {
             | Action::Palette
             | Action::Mouse
             | Action::Raw
+            | Action::BranchBefore
+            | Action::BranchAfter
             | Action::Log
             | Action::Search
             | Action::CopyAnswer

@@ -11,7 +11,7 @@ use crate::ui::text::{clip, first_fit, one_line, width};
 use crate::ui::words::say;
 
 /// Columns of the longest name.
-const NAME: usize = 22;
+const NAME: usize = 23;
 const VALUE: usize = 23;
 const GAP: usize = 2;
 /// Rows of knobs that are always there, however little room is left.

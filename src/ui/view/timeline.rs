@@ -18,8 +18,11 @@ use crate::ui::{format, text};
 const GAUGE_MIN: usize = 6;
 const GAUGE_MAX: usize = 32;
 
+/// Lanes that it asks for at most: more people would leave the other panels nothing.
+const LANES: usize = 16;
+
 pub fn wanted_height(snapshot: &Snapshot, _width: u16) -> u16 {
-    let users = snapshot.users.len().clamp(3, 40);
+    let users = snapshot.users.len().clamp(3, LANES);
     // Users, budget, times, step numbers, legend.
     (2 + users + 4) as u16
 }

@@ -136,8 +136,8 @@ pub fn why(waiting: &Waiting, people: &People, theme: Theme) -> String {
             let blocks = theme.plural(*needed, "{} block", "{} blocks");
             let free = format::count(*free as u64);
             match watermark {
-                0 => say!(theme, "needs {}, {} can be had (free or cached)", blocks, free),
-                kept => say!(theme, "needs {}, {} can be had (free or cached), {} kept back", blocks, free, kept),
+                0 => say!(theme, "needs {}, can have {}", blocks, free),
+                kept => say!(theme, "needs {}, can have {} ({} kept back)", blocks, free, kept),
             }
         }
         Waiting::Behind { ahead } => theme.plural(*ahead, "behind {} other", "behind {} others"),
@@ -218,8 +218,11 @@ struct Table<'a> {
     sort: Sort,
 }
 
+/// Rows that it asks for at most: more people would leave the other panels nothing.
+const ROWS: usize = 16;
+
 pub fn wanted_height(snapshot: &Snapshot, width: u16) -> u16 {
-    let users = snapshot.users.len().clamp(1, 1000);
+    let users = snapshot.users.len().clamp(1, ROWS);
     let below = match wide_reason(panel::inner_width(width), Theme::new(Colors::None)) {
         Some(_) => 0,
         None => in_queue(snapshot),
