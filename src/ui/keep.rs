@@ -250,6 +250,13 @@ fn node(role: Role, text: String) -> Node {
     Node { parent: None, role, text, note: None, maker: None, figures: None, open: false, removed: false }
 }
 
+/// What the last answer of the path was made with, if that is whole and can be used.
+fn last_sampling(stored: &Stored) -> Option<SamplingParams> {
+    let answers = stored.path().into_iter().rev().map(|at| &stored.messages[at]);
+    let kept = answers.filter(|message| message.role == Role::Assistant).find_map(|message| message.sampling.as_deref())?;
+    serde_json::from_str::<SamplingParams>(kept).ok().filter(|sampling| sampling.check().is_ok())
+}
+
 impl State {
     /// The panes of the last session in place of the present ones; more of these stay at the end, where `least` asks for
     /// them. Gives the numbers of the conversations that are open again, here and in the store.
@@ -264,7 +271,7 @@ impl State {
             apply(pane, &row.settings);
             pane.editor.insert(&row.draft);
             if let Some(stored) = chat
-                && self.open_chat(at, &stored).is_ok()
+                && self.show_chat(at, &stored).is_ok()
             {
                 known.push((self.panes[at].conversation.key, stored.id));
             }
@@ -282,11 +289,24 @@ impl State {
         }
     }
 
-    /// Shows a conversation of the store in a pane, in place of the one that is there.
+    /// Opens an earlier conversation in a pane, in place of the one that is there: with its person and its system prompt,
+    /// and with the sampling of its last answer, if that was kept.
     ///
     /// # Errors
     /// When it cannot be one of the screen; the pane stays as it is then.
     pub fn open_chat(&mut self, at: usize, stored: &Stored) -> Result<u64, Damaged> {
+        let key = self.show_chat(at, stored)?;
+        self.rename(at, &stored.person);
+        let pane = &mut self.panes[at];
+        pane.system = stored.system.as_deref().map(typed).filter(|system| !system.is_empty());
+        if let Some(sampling) = last_sampling(stored) {
+            pane.sampling = SamplingParams { seed: pane.sampling.seed, ignore_eos: pane.sampling.ignore_eos, ..sampling };
+        }
+        Ok(key)
+    }
+
+    /// The messages alone: the pane's own settings stay.
+    fn show_chat(&mut self, at: usize, stored: &Stored) -> Result<u64, Damaged> {
         let key = self.new_conversation().key;
         let cut = self.options.theme.tr("cut off: the program ended");
         let chat = conversation(key, stored, cut)?;

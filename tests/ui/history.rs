@@ -98,6 +98,46 @@ fn an_earlier_conversation_is_found_and_opened() {
     assert!(matches!(state.mode, Mode::Chat));
 }
 
+/// Who wrote it, what the model was told and how it chose are the conversation's: opening it changes none of them.
+#[test]
+fn an_earlier_conversation_brings_what_it_was_made_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Store::open(&folder.path().join("batchroom.db"), Missing::Create).unwrap();
+    let mut old = stored(&["hello", "Ahoy"]);
+    (old.person, old.system) = ("zoe".into(), Some("Talk like a pirate.".into()));
+    old.messages[1].sampling = Some("{\"temperature\":0.25,\"max_tokens\":33,\"seed\":9}".into());
+    let id = store.insert(&old, None).unwrap();
+    let session = store.open_session(true).unwrap();
+
+    let (mut state, mut keep) = (kept(), Keep::default());
+    let user = state.focused().person.user;
+    let opened = Opened::Taken { chat: store.load(id).unwrap(), copy: false };
+    let effects = act(&mut state, Msg::ChatOpened { user, opened: Ok(Box::new(opened)) });
+    let [Effect::Opened { key: chat, .. }, Effect::Name { name, .. }] = &effects[..] else { panic!("{effects:?}") };
+    assert_eq!(name, "zoe");
+    assert_eq!((state.focused().sampling.temperature, state.focused().sampling.max_tokens), (0.25, 33));
+    assert_eq!(state.focused().seed, Some(1), "the pane's own");
+    keep.know(*chat);
+    let mut writes = vec![Write::Known { chat: *chat, id }];
+    writes.extend(keep.writes(&mut state));
+    type_text(&mut state, "and you?");
+    let sent = act(&mut state, key(KeyCode::Enter));
+    let [Effect::Submit { messages, .. }] = &sent[..] else { panic!("{sent:?}") };
+    assert_eq!((messages[0].role, messages[0].content.as_str()), (Role::System, "Talk like a pirate."));
+    writes.extend(keep.writes(&mut state));
+    store.write(session.id, &mut Default::default(), &writes).unwrap();
+    let after = store.load(id).unwrap();
+    assert_eq!((after.person, after.system), (old.person.clone(), old.system.clone()));
+    assert_eq!(after.messages.len(), 4);
+
+    // Sampling that cannot be used is as before.
+    old.messages[1].sampling = Some("{\"temperature\":-3}".into());
+    let opened = Opened::Taken { chat: old, copy: false };
+    act(&mut state, Msg::Lost(user));
+    act(&mut state, Msg::ChatOpened { user, opened: Ok(Box::new(opened)) });
+    assert_eq!(state.focused().sampling.temperature, 0.25);
+}
+
 #[test]
 fn what_cannot_be_opened_changes_nothing() {
     let mut state = kept();
