@@ -125,6 +125,11 @@ pub(super) fn on_opened(state: &mut State, user: UserId, opened: Result<Box<Open
             state.say(theme.tr("that conversation is open in this pane"));
         }
         Ok(Opened::Here { .. }) => {}
+        // Two panes have asked for it, one after the other.
+        Ok(Opened::Taken { chat, .. }) if state.place_of(chat.id).is_some() => {
+            state.focus = state.place_of(chat.id).unwrap_or(at);
+            state.say(theme.tr("that conversation is open in this pane"));
+        }
         Ok(Opened::Taken { .. }) if state.panes[at].live => {
             let name = state.panes[at].person.name.clone();
             state.say(say!(theme, "{} is still being answered: Ctrl-C stops it", name));
