@@ -91,7 +91,7 @@ fn all_are_removed() {
     let one = "{\"person\":\"ana\",\"system\":null,\"created_unix_ms\":1,\"updated_unix_ms\":2,\"leaf\":0,\"messages\":[{\"node\":0,\
                \"parent\":null,\"role\":\"user\",\"text\":\"hello\",\"created_unix_ms\":1}]}";
     let all = vec![one; 1_203].join(",");
-    home.file("all.json", &format!("{{\"batchroom_conversations\":1,\"conversations\":[{all}]}}"));
+    home.file("all.json", format!("{{\"batchroom_conversations\":1,\"conversations\":[{all}]}}"));
     home.run(&["history", "import", "all.json"]).ok();
     home.run(&["history", "rm", "--all"]).refused(&["nobody can be asked here"]);
     assert!(home.run(&["history", "rm", "--all", "--yes"]).ok().contains("1203 conversations are removed"));
