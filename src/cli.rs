@@ -35,13 +35,13 @@ pub struct RoomArgs {
     /// Lines in place of a screen: for screen readers, pipes and terminals that cannot place text
     #[arg(long, conflicts_with = "once")]
     pub plain: bool,
-    /// No screen: open the engine, print its state as one JSON object, and end
+    /// No screen: open the engine, print its state as one JSON object, and end (without bots)
     #[arg(long, requires = "json")]
     pub once: bool,
     /// With --once: what is printed
     #[arg(long, requires = "once")]
     pub json: bool,
-    /// With --once: send this to every pane first, and wait for the answers
+    /// With --once: send this to every pane first, as it is, and wait for the answers
     #[arg(long, value_name = "TEXT", requires = "once")]
     pub prompt: Option<String>,
 }

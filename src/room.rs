@@ -42,6 +42,12 @@ pub(crate) fn need_terminal(what: &str, else_use: &str) -> anyhow::Result<()> {
 
 /// Opens the workstation.
 pub async fn open(config: Config, args: RoomArgs) -> anyhow::Result<ExitCode> {
+    if config.screen.readonly && args.prompt.is_some() {
+        crate::commands::complain(format_args!(
+            "--prompt sends something, and with --readonly nothing is sent: leave one of them out"
+        ));
+        return Ok(ExitCode::from(2));
+    }
     if args.once || args.plain {
         return without_screen(config, args).await;
     }
@@ -65,6 +71,8 @@ async fn before(config: &Config, fresh: bool) -> anyhow::Result<Before> {
     let least = if config.screen.panes_asked { config.screen.panes.max(config.screen.names.len()) } else { 0 };
     let desk = match store::place(config.data.as_deref()) {
         _ if !config.history => Desk::off(),
+        // Nothing is said there that could be kept, and what there was is not its to change.
+        _ if config.screen.readonly => Desk::none(),
         Some(path) => tokio::task::spawn_blocking(move || Desk::open(path, fresh)).await?,
         None => Desk::none(),
     };
@@ -83,7 +91,9 @@ async fn without_screen(config: Config, args: RoomArgs) -> anyhow::Result<ExitCo
     let engine = tokio::task::spawn_blocking(launch).await??;
     // A script's questions are nobody's conversation.
     let before = if args.once { Before { desk: Desk::none(), least: 0 } } else { before(&config, args.new).await? };
-    let lines = lines::Lines::new(engine, options_of(&config), fresh_seed(), before);
+    // Bots would go on for ever, and one state is wanted.
+    let options = if args.once { Options { bots: 0, ..options_of(&config) } } else { options_of(&config) };
+    let lines = lines::Lines::new(engine, options, fresh_seed(), before);
     match args.once {
         true => once::once(lines, args.prompt.as_deref()).await,
         false => plain::plain(lines).await,

@@ -14,6 +14,8 @@ use crate::ui::text::{clip, width};
 
 /// Bytes of a file that is imported at most.
 const IMPORT_MAX: u64 = 512 << 20;
+/// Lines of what `rm --all` would remove.
+const SHOWN: usize = 20;
 
 pub const EXAMPLES: &str = "Examples:
   batchroom history list
@@ -58,7 +60,7 @@ pub enum HistoryCommand {
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// Take in a JSON export (`-`: standard input), as new conversations
+    /// Take in a JSON export (`-`: standard input), of `history export` or of the room, as new conversations
     Import {
         #[arg(value_name = "FILE")]
         file: PathBuf,
@@ -273,7 +275,7 @@ fn import(path: &Path, file: &Path) -> anyhow::Result<()> {
     // All of it is looked at before any of it is written.
     let conversations = store::from_json(&text).with_context(|| name.clone())?;
     let mut store = Store::open(path, Missing::Create)?;
-    let ids = conversations.iter().map(|stored| store.insert(stored, None)).collect::<Result<Vec<_>, _>>()?;
+    let ids = store.insert_all(&conversations, None)?;
     for id in &ids {
         say(&row(&store.line(*id)?))?;
     }
@@ -302,17 +304,16 @@ fn search(store: &Store, text: &str, json: bool, limit: usize) -> anyhow::Result
 }
 
 fn remove(store: &mut Store, ids: Vec<i64>, all: bool, yes: bool) -> anyhow::Result<()> {
-    let lines = match all {
-        true => store.list(LIST_MAX)?,
-        false => ids.iter().map(|id| store.line(*id)).collect::<Result<Vec<_>, _>>()?,
-    };
-    if lines.is_empty() {
+    let ids = if all { store.ids()? } else { ids };
+    let shown = ids.iter().take(if all { SHOWN } else { ids.len() });
+    let lines = shown.map(|id| store.line(*id)).collect::<Result<Vec<_>, _>>()?;
+    if ids.is_empty() {
         super::complain(format_args!("there is nothing to remove"));
         return Ok(());
     }
-    for line in &lines {
+    for id in &ids {
         // The room that has it open goes on writing to it.
-        ensure!(!store.open_elsewhere(line.id, None)?, "conversation {} is open in a running batchroom: close it first", line.id);
+        ensure!(!store.open_elsewhere(*id, None)?, "conversation {id} is open in a running batchroom: close it first");
     }
     if !yes {
         let (stdin, stderr) = (std::io::stdin(), std::io::stderr());
@@ -320,7 +321,10 @@ fn remove(store: &mut Store, ids: Vec<i64>, all: bool, yes: bool) -> anyhow::Res
         for line in &lines {
             eprintln!("{}", printable(&row(line)));
         }
-        let what = if lines.len() == 1 { "this conversation".to_owned() } else { format!("these {} conversations", lines.len()) };
+        if ids.len() > lines.len() {
+            eprintln!("        … and {} more", ids.len() - lines.len());
+        }
+        let what = if ids.len() == 1 { "this conversation".to_owned() } else { format!("these {} conversations", ids.len()) };
         eprint!("Remove {what} for good? [y/N] ");
         let mut answer = String::new();
         std::io::BufRead::read_line(&mut stdin.lock().take(64), &mut answer)?;
@@ -329,10 +333,7 @@ fn remove(store: &mut Store, ids: Vec<i64>, all: bool, yes: bool) -> anyhow::Res
             return Ok(());
         }
     }
-    for line in &lines {
-        store.remove(line.id)?;
-    }
-    let count = lines.len();
+    let count = store.remove_all(&ids)?;
     say(&format!("{count} {} removed", if count == 1 { "conversation is" } else { "conversations are" }))?;
     Ok(())
 }

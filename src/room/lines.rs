@@ -8,11 +8,12 @@ use tokio::sync::{mpsc, watch};
 
 use crate::batch::{RequestId, UserId};
 use crate::engine::{EngineHandle, Event, RunState, Snapshot};
+use crate::ui::bots;
 use crate::ui::desk::Desk;
 use crate::ui::keymap::Action;
 use crate::ui::run::Before;
 use crate::ui::state::{Options, State};
-use crate::ui::update::{Effect, Msg, act, update};
+use crate::ui::update::{Effect, Msg, act, ask, update};
 
 /// An engine and the people at it.
 pub(super) struct Lines {
@@ -34,14 +35,22 @@ impl Lines {
         for pane in &state.panes {
             engine.name(pane.person.user, &pane.person.name);
         }
-        Lines { state, engine, snapshots, requests: HashMap::new(), desk, opened: Instant::now() }
+        let wanted = state.options.bots;
+        let named = bots::set_number(&mut state, wanted);
+        let mut lines = Lines { state, engine, snapshots, requests: HashMap::new(), desk, opened: Instant::now() };
+        named.into_iter().for_each(|effect| lines.carry_out(effect));
+        lines
     }
 
-    /// Sends a text as the person of a pane. What the engine says to it comes with `hear`.
+    /// Sends a text as the person of a pane, as it is: no slash in it is a command. What the engine says to it comes with
+    /// `hear`.
     pub fn send(&mut self, pane: usize, text: &str) {
         self.state.focus = pane;
-        self.state.focused_mut().editor.set(text);
-        self.act(Action::Send);
+        self.state.now = self.opened.elapsed();
+        for effect in ask(&mut self.state, pane, text) {
+            self.carry_out(effect);
+        }
+        self.desk.keep(&mut self.state);
     }
 
     /// Does what a key of the screen would, in the pane that has the focus.
@@ -72,6 +81,7 @@ impl Lines {
             Effect::Pause(paused) => self.engine.pause(paused),
             Effect::Step(steps) => self.engine.step(steps),
             Effect::SetPace(pace) => self.engine.set_pace(pace),
+            Effect::Name { user, name } => self.engine.name(user, &name),
             // The rest is of a screen.
             _ => {}
         }
@@ -79,7 +89,15 @@ impl Lines {
 
     /// Waits for news of the engine, or of what is kept. False: the engine has ended.
     pub async fn news(&mut self) -> bool {
+        let (due, now) = (bots::next(&self.state), self.opened.elapsed());
+        let bot_due = async {
+            match due {
+                Some(due) => tokio::time::sleep(due.saturating_sub(now)).await,
+                None => std::future::pending().await,
+            }
+        };
         let msg = tokio::select! {
+            () = bot_due => Msg::Tick,
             changed = self.snapshots.changed() => return changed.is_ok(),
             msg = self.desk.news() => msg,
         };
@@ -127,14 +145,16 @@ impl Lines {
         self.requests.get(&user).map(|(id, _)| *id)
     }
 
-    /// Nobody is being answered, or nobody will be any more.
+    /// No person is being answered, or nobody will be any more; bots never end.
     pub fn quiet(&self) -> bool {
-        self.requests.is_empty() || self.state.snapshot.state == RunState::Stopped
+        let asked = |user: &UserId| self.state.panes.iter().any(|pane| pane.person.user == *user);
+        !self.requests.keys().any(asked) || self.state.snapshot.state == RunState::Stopped
     }
 
-    /// Stops all answers; their ends are still to come.
+    /// Stops the answers of all people; their ends are still to come.
     pub fn cancel_all(&self) {
-        self.requests.values().for_each(|(id, _)| self.engine.cancel(*id));
+        let requests = self.state.panes.iter().filter_map(|pane| self.request_of(pane.person.user));
+        requests.for_each(|id| self.engine.cancel(id));
     }
 
     pub fn end(mut self) {

@@ -35,6 +35,8 @@ struct Plain {
     speech: Vec<Speech>,
     /// What each pane is still to send.
     ahead: Vec<VecDeque<String>>,
+    /// Which panes have a draft of an earlier session: nothing here writes drafts.
+    drafts: Vec<bool>,
     /// What is typed is on the terminal already.
     echo: bool,
     over: Option<u8>,
@@ -45,6 +47,7 @@ pub(super) async fn plain(lines: Lines) -> anyhow::Result<ExitCode> {
     let panes = lines.state.panes.len();
     let mut plain = Plain {
         theme: lines.state.options.theme,
+        drafts: lines.state.panes.iter().map(|pane| !pane.editor.is_empty()).collect(),
         lines,
         speech: vec![Speech::default(); panes],
         ahead: vec![VecDeque::new(); panes],
@@ -247,7 +250,9 @@ impl Plain {
             }
             Event::Rejected(why) => {
                 // The screen puts a refused prompt back into the draft; here it has been said.
-                self.lines.state.panes[pane].editor = crate::ui::editor::Editor::default();
+                if !self.drafts[pane] {
+                    self.lines.state.panes[pane].editor = crate::ui::editor::Editor::default();
+                }
                 self.put(&say!(self.theme, "({}: refused: {})", self.name(pane), crate::ui::refusal::refused(&why, self.theme)))
             }
             Event::Preempted { .. } => {
@@ -268,6 +273,9 @@ impl Plain {
 
     fn command(&mut self, command: &str) -> std::io::Result<()> {
         let (name, rest) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
+        if self.lines.state.options.readonly && matches!(name, "all" | "stop" | "pause" | "step" | "pace") {
+            return self.put(self.theme.tr("this screen is read-only: nothing is sent or changed here"));
+        }
         let rest = rest.trim();
         match name {
             "help" | "?" => self.help(),

@@ -9,6 +9,8 @@ use crate::text::Role;
 
 /// Format of the JSON.
 pub const EXPORT_VERSION: u32 = 1;
+/// Format of one conversation as the room exports it.
+const CHAT_VERSION: u32 = 1;
 /// Bytes of a name, a model's name, a note, a JSON object beside a text.
 const SHORT_MAX: usize = 64 << 10;
 /// Conversations of one file.
@@ -56,6 +58,70 @@ struct Message {
     /// The program ended before the answer did.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     cut: bool,
+}
+
+/// One conversation as the room exports it (`ui/save.rs`): it has no times.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Chat {
+    #[serde(rename = "batchroom_chat")]
+    _version: u32,
+    person: String,
+    system: Option<String>,
+    /// The pane's; each answer has its own.
+    #[serde(rename = "sampling")]
+    _sampling: Option<Value>,
+    leaf: Option<u32>,
+    messages: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    id: u32,
+    parent: Option<u32>,
+    role: Role,
+    text: String,
+    note: Option<String>,
+    made_by: Option<MadeBy>,
+    figures: Option<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MadeBy {
+    model: String,
+    sampling: Option<Value>,
+}
+
+/// As one of an export of the history, begun and last changed `now`.
+fn of_room(chat: Chat, now: i64) -> Conversation {
+    let message = |entry: Entry| {
+        let (model, sampling) = entry.made_by.map_or((None, None), |made_by| (Some(made_by.model), made_by.sampling));
+        Message {
+            node: entry.id,
+            parent: entry.parent,
+            role: entry.role,
+            text: entry.text,
+            note: entry.note,
+            created_unix_ms: now,
+            model,
+            sampling,
+            figures: entry.figures,
+            cut: false,
+        }
+    };
+    let messages: Vec<Message> = chat.messages.into_iter().map(message).collect();
+    Conversation {
+        person: chat.person,
+        title: String::new(),
+        system: chat.system,
+        model: messages.iter().rev().find_map(|message| message.model.clone()).unwrap_or_default(),
+        created_unix_ms: now,
+        updated_unix_ms: now,
+        leaf: chat.leaf,
+        messages,
+    }
 }
 
 /// Why a file is not taken in.
@@ -112,11 +178,19 @@ pub fn from_json(text: &str) -> Result<Vec<Stored>, ImportError> {
     /// The version alone, before the rest is held against it.
     #[derive(Deserialize)]
     struct Version {
-        batchroom_conversations: u32,
+        batchroom_conversations: Option<u32>,
+        batchroom_chat: Option<u32>,
     }
     let version: Version = serde_json::from_str(text)?;
-    if version.batchroom_conversations != EXPORT_VERSION {
-        return Err(ImportError::Version { found: version.batchroom_conversations });
+    if let Some(found) = version.batchroom_chat.filter(|found| *found != CHAT_VERSION) {
+        return Err(ImportError::Version { found });
+    }
+    if version.batchroom_chat.is_some() && version.batchroom_conversations.is_none() {
+        let chat = of_room(serde_json::from_str(text)?, super::now());
+        return incoming(chat).map(|stored| vec![stored]).map_err(|what| ImportError::Conversation { number: 1, what });
+    }
+    if let Some(found) = version.batchroom_conversations.filter(|found| *found != EXPORT_VERSION) {
+        return Err(ImportError::Version { found });
     }
     let file: File = serde_json::from_str(text)?;
     if file.conversations.len() > CONVERSATIONS_MAX {

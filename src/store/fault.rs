@@ -22,6 +22,11 @@ pub enum Fault {
         known: i64,
     },
     Damaged(String),
+    /// One conversation is; the rest may be well.
+    Broken {
+        id: i64,
+        what: String,
+    },
     /// Another program holds it for longer than is waited.
     Locked,
     ReadOnly,
@@ -86,6 +91,11 @@ impl StoreError {
         matches!(self.fault, Fault::Locked | Fault::Full)
     }
 
+    /// It is of one conversation, and not of the file.
+    pub fn is_of_one(&self) -> bool {
+        matches!(self.fault, Fault::Broken { .. } | Fault::TooMany { .. } | Fault::TooLong | Fault::NoConversation(_))
+    }
+
     /// The whole of it as one sentence.
     pub fn words(&self, lang: Lang) -> String {
         let path: &dyn fmt::Display = &self.path.display();
@@ -100,6 +110,7 @@ impl StoreError {
             Fault::Damaged(what) => {
                 lang.fill("{} is damaged ({}): move it away, or name another place with --data", &[path, what])
             }
+            Fault::Broken { id, what } => lang.fill("conversation {} in {} is damaged ({})", &[id, path, what]),
             Fault::Locked => lang.fill("{} is locked by another program: end it, or wait", &[path]),
             Fault::ReadOnly => {
                 lang.fill("{} cannot be written: make it and its folder writable, or name another place with --data", &[path])

@@ -56,6 +56,31 @@ impl Desk {
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn flush(&self, longest: Duration) -> bool {
+        let end = Instant::now() + longest;
+        let mut queue = self.lock();
+        queue.hurry = true;
+        self.changed.notify_all();
+        while !(queue.closed || queue.writes.is_empty() && queue.written == queue.taken) {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            queue = self.changed.wait_timeout(queue, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        queue.writes.is_empty()
+    }
+}
+
+/// See [`Keeper::flush`].
+#[derive(Debug)]
+pub struct Flusher(Arc<Desk>);
+
+impl Flusher {
+    pub fn flush(&self, longest: Duration) -> bool {
+        self.0.flush(longest)
+    }
 }
 
 /// The screen's side of the thread.
@@ -115,18 +140,12 @@ impl Keeper {
 
     /// Waits until all that was said is on disk, at most so long. False: it is not.
     pub fn flush(&self, longest: Duration) -> bool {
-        let end = Instant::now() + longest;
-        let mut queue = self.desk.lock();
-        queue.hurry = true;
-        self.desk.changed.notify_all();
-        while !(queue.closed || queue.writes.is_empty() && queue.written == queue.taken) {
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
-            }
-            queue = self.desk.changed.wait_timeout(queue, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        queue.writes.is_empty()
+        self.desk.flush(longest)
+    }
+
+    /// For a thread that may wait where the screen may not.
+    pub fn flusher(&self) -> Flusher {
+        Flusher(self.desk.clone())
     }
 
     /// Writes what is left and ends. False: it could not be written in that time.

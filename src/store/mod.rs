@@ -15,7 +15,9 @@ mod session;
 mod writes;
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime};
 
 use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;
@@ -24,7 +26,7 @@ use rusqlite::{Connection, OpenFlags};
 pub use date::date;
 pub use exchange::{EXPORT_VERSION, ImportError, from_json, to_json, to_markdown};
 pub use fault::{Fault, StoreError};
-pub use keeper::{Keeper, Keeping};
+pub use keeper::{Flusher, Keeper, Keeping};
 pub use reads::{LIST_MAX, Line, Stored, StoredMessage};
 pub use schema::VERSION;
 pub use search::Hit;
@@ -45,6 +47,35 @@ const LONGEST: Duration = Duration::from_secs(20);
 pub struct Store {
     path: PathBuf,
     db: Connection,
+    clock: Arc<Clock>,
+}
+
+/// When the statement that runs began, and how long it may go on.
+#[derive(Debug)]
+struct Clock {
+    born: Instant,
+    /// Milliseconds since then, and milliseconds.
+    began: AtomicU64,
+    longest: AtomicU64,
+}
+
+impl Clock {
+    fn new() -> Clock {
+        Clock { born: Instant::now(), began: AtomicU64::new(0), longest: AtomicU64::new(LONGEST.as_millis() as u64) }
+    }
+
+    fn since(&self) -> u64 {
+        u64::try_from(self.born.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Another statement begins. SQLite does not say so by itself, and many short ones are no long one.
+    fn restart(&self) {
+        self.began.store(self.since(), Ordering::Relaxed);
+    }
+
+    fn is_over(&self) -> bool {
+        self.since().saturating_sub(self.began.load(Ordering::Relaxed)) > self.longest.load(Ordering::Relaxed)
+    }
 }
 
 /// What is done when there is no file.
@@ -80,8 +111,20 @@ impl Store {
         prepare(path).map_err(|source| fail(Fault::Folder(source)))?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_EXRESCODE;
         let mut db = Connection::open_with_flags(path, flags).map_err(|source| StoreError::of(path, source))?;
-        set_up(&mut db).and_then(|()| schema::bring_up_to_date(&mut db)).map_err(fail)?;
-        Ok(Store { path: path.to_owned(), db })
+        let clock = Arc::new(Clock::new());
+        set_up(&mut db, clock.clone()).and_then(|()| schema::bring_up_to_date(&mut db)).map_err(fail)?;
+        Ok(Store { path: path.to_owned(), db, clock })
+    }
+
+    /// The connection, for the next statement: each has its own time.
+    fn db(&self) -> &Connection {
+        self.clock.restart();
+        &self.db
+    }
+
+    /// Ends a question that is being answered, from another thread: its answer is [`Fault::Interrupted`].
+    pub fn stopper(&self) -> Stopper {
+        Stopper(self.db.get_interrupt_handle())
     }
 
     pub fn path(&self) -> &Path {
@@ -96,11 +139,26 @@ impl Store {
         StoreError::new(&self.path, Fault::Damaged(what.into()))
     }
 
+    /// For tests: how long one statement may go on.
+    #[doc(hidden)]
+    pub fn set_longest(&self, longest: Duration) {
+        self.clock.longest.store(longest.as_millis() as u64, Ordering::Relaxed);
+    }
+
     /// For tests: a disk of so many pages of 4 KiB.
     #[doc(hidden)]
     pub fn set_most_pages(&self, pages: u32) -> Result<(), StoreError> {
-        let set = self.db.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()));
+        let set = self.db().query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()));
         set.map_err(|source| self.fault(source))
+    }
+}
+
+/// Stops the question that a store is answering.
+pub struct Stopper(rusqlite::InterruptHandle);
+
+impl Stopper {
+    pub fn stop(&self) {
+        self.0.interrupt();
     }
 }
 
@@ -124,7 +182,7 @@ fn prepare(path: &Path) -> std::io::Result<()> {
 }
 
 /// Bounds first, before anything of the file is looked at.
-fn set_up(db: &mut Connection) -> Result<(), Fault> {
+fn set_up(db: &mut Connection, clock: Arc<Clock>) -> Result<(), Fault> {
     db.busy_timeout(BUSY)?;
     db.set_limit(Limit::SQLITE_LIMIT_LENGTH, TEXT_MAX as i32)?;
     db.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
@@ -135,29 +193,13 @@ fn set_up(db: &mut Connection) -> Result<(), Fault> {
     db.pragma_update(None, "mmap_size", 0)?;
     db.pragma_update(None, "foreign_keys", true)?;
     // WAL: a reader never waits, and a program that is killed leaves a whole database. FULL in place of NORMAL: the log is
-    // synced with each transaction (three a second at most, and only while something is new), or a power cut could take
+    // synced with each transaction (four a second at most, and only while something is new), or a power cut could take
     // more than the last second.
     let mode: String = db.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
     if mode != "wal" {
         tracing::warn!(mode, "the database is not in WAL mode");
     }
     db.pragma_update(None, "synchronous", "FULL")?;
-    bound_time(db)
-}
-
-/// No statement goes on for longer than [`LONGEST`].
-fn bound_time(db: &mut Connection) -> Result<(), Fault> {
-    let mut looks = 0u32;
-    let mut last = std::time::Instant::now();
-    let mut began = last;
-    let handler = move || {
-        let now = std::time::Instant::now();
-        // A statement looks often; a gap means that another one has begun.
-        if looks == 0 || now.duration_since(last) > Duration::from_millis(500) {
-            began = now;
-        }
-        (looks, last) = (looks.wrapping_add(1).max(1), now);
-        now.duration_since(began) > LONGEST
-    };
-    Ok(db.progress_handler(LOOK, Some(handler))?)
+    // No statement goes on for longer than [`LONGEST`].
+    Ok(db.progress_handler(LOOK, Some(move || clock.is_over()))?)
 }

@@ -1,6 +1,6 @@
 //! What comes back from the database, within bounds.
 
-use rusqlite::{Connection, OptionalExtension, Row};
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior};
 
 use super::{Fault, Store, StoreError, now};
 use crate::text::Role;
@@ -93,7 +93,7 @@ impl Store {
     pub fn list(&self, most: usize) -> Result<Vec<Line>, StoreError> {
         let read = || {
             let sql = format!("SELECT {LINE} FROM conversations c ORDER BY updated DESC, id DESC LIMIT ?");
-            let mut statement = self.db.prepare_cached(&sql)?;
+            let mut statement = self.db().prepare_cached(&sql)?;
             let rows = statement.query_map([most.min(LIST_MAX) as i64], line)?;
             rows.collect::<rusqlite::Result<Vec<_>>>()
         };
@@ -101,13 +101,23 @@ impl Store {
     }
 
     pub fn line(&self, id: i64) -> Result<Line, StoreError> {
-        let read = self.db.query_row(&format!("SELECT {LINE} FROM conversations c WHERE id = ?"), [id], line).optional();
+        let read = self.db().query_row(&format!("SELECT {LINE} FROM conversations c WHERE id = ?"), [id], line).optional();
         read.map_err(|source| self.fault(source))?.ok_or_else(|| StoreError::new(&self.path, Fault::NoConversation(id)))
+    }
+
+    /// The numbers of all of them, the oldest first.
+    pub fn ids(&self) -> Result<Vec<i64>, StoreError> {
+        let read = || {
+            let mut statement = self.db().prepare("SELECT id FROM conversations ORDER BY id")?;
+            let rows = statement.query_map([], |row| row.get(0))?;
+            rows.collect::<rusqlite::Result<Vec<_>>>()
+        };
+        read().map_err(|source| self.fault(source))
     }
 
     /// How many conversations there are.
     pub fn count(&self) -> Result<u64, StoreError> {
-        let count = self.db.query_row("SELECT count(*) FROM conversations", [], |row| row.get::<_, i64>(0));
+        let count = self.db().query_row("SELECT count(*) FROM conversations", [], |row| row.get::<_, i64>(0));
         count.map(|count| count as u64).map_err(|source| self.fault(source))
     }
 
@@ -115,10 +125,10 @@ impl Store {
     pub fn load(&self, id: i64) -> Result<Stored, StoreError> {
         let mut stored = self
             .head(id)
-            .map_err(|source| self.fault(source))?
+            .map_err(|source| self.broken(id, source))?
             .ok_or_else(|| StoreError::new(&self.path, Fault::NoConversation(id)))?;
         let (count, bytes): (i64, i64) = self
-            .db
+            .db()
             .query_row(
                 "SELECT count(*), coalesce(sum(length(CAST(text AS BLOB))), 0) FROM messages WHERE conversation = ?",
                 [id],
@@ -131,10 +141,19 @@ impl Store {
         if bytes > BYTES_MAX as i64 {
             return Err(StoreError::new(&self.path, Fault::TooMany { what: "bytes", most: BYTES_MAX }));
         }
-        stored.messages = self.messages(id).map_err(|source| self.fault(source))?;
+        stored.messages = self.messages(id).map_err(|source| self.broken(id, source))?;
         match stored.fault() {
-            Some(what) => Err(self.damaged(format!("conversation {id}: {what}"))),
+            Some(what) => Err(StoreError::new(&self.path, Fault::Broken { id, what })),
             None => Ok(stored),
+        }
+    }
+
+    /// What is wrong with one conversation, if no more than that is.
+    fn broken(&self, id: i64, source: rusqlite::Error) -> StoreError {
+        let of_file = source.sqlite_error_code().is_some();
+        match Fault::from(source) {
+            Fault::Damaged(what) if !of_file => StoreError::new(&self.path, Fault::Broken { id, what }),
+            fault => StoreError::new(&self.path, fault),
         }
     }
 
@@ -153,13 +172,13 @@ impl Store {
                 messages: Vec::new(),
             })
         };
-        self.db.query_row(sql, [id], read).optional()
+        self.db().query_row(sql, [id], read).optional()
     }
 
     fn messages(&self, id: i64) -> rusqlite::Result<Vec<StoredMessage>> {
         let sql = "SELECT node, parent, role, text, note, created, model, sampling, figures, state FROM messages \
                    WHERE conversation = ? ORDER BY node LIMIT ?";
-        let mut statement = self.db.prepare_cached(sql)?;
+        let mut statement = self.db().prepare_cached(sql)?;
         let rows = statement.query_map([id, MESSAGES_MAX as i64], |row| {
             let role: String = row.get(2)?;
             Ok(StoredMessage {
@@ -184,11 +203,17 @@ impl Store {
 
     /// Writes a conversation that came from elsewhere, as a new one, and gives its number.
     pub fn insert(&mut self, stored: &Stored, session: Option<i64>) -> Result<i64, StoreError> {
-        if let Some(what) = stored.fault() {
+        Ok(self.insert_all(std::slice::from_ref(stored), session)?[0])
+    }
+
+    /// The same with many: all of them, or none.
+    pub fn insert_all(&mut self, all: &[Stored], session: Option<i64>) -> Result<Vec<i64>, StoreError> {
+        if let Some(what) = all.iter().find_map(Stored::fault) {
             return Err(self.damaged(what));
         }
-        let all = |db: &mut Connection| {
-            let change = db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+        let clock = self.clock.clone();
+        let one = |change: &Connection, stored: &Stored| -> rusqlite::Result<i64> {
+            clock.restart();
             change.execute(
                 "INSERT INTO conversations(session, person, title, system, model, created, updated, leaf) \
                  VALUES(?, ?, ?, ?, ?, ?, ?, ?)",
@@ -207,6 +232,7 @@ impl Store {
             let sql = "INSERT INTO messages(conversation, node, parent, role, text, note, created, model, sampling, figures, \
                        state) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
             for message in &stored.messages {
+                clock.restart();
                 change.prepare_cached(sql)?.execute(rusqlite::params![
                     id,
                     message.node,
@@ -221,17 +247,39 @@ impl Store {
                     if message.cut { "cut" } else { "whole" },
                 ])?;
             }
-            change.commit()?;
             Ok(id)
         };
-        let path = self.path.clone();
-        all(&mut self.db).map_err(|source| StoreError::of(&path, source))
+        self.change(|change| all.iter().map(|stored| one(change, stored)).collect())
     }
 
     /// Removes a conversation and all of its messages. False: there was none of that number.
     pub fn remove(&mut self, id: i64) -> Result<bool, StoreError> {
-        let removed = self.db.execute("DELETE FROM conversations WHERE id = ?", [id]);
-        removed.map(|rows| rows > 0).map_err(|source| self.fault(source))
+        self.remove_all(&[id]).map(|count| count > 0)
+    }
+
+    /// Removes all of these, or none; gives how many there were.
+    pub fn remove_all(&mut self, ids: &[i64]) -> Result<usize, StoreError> {
+        let clock = self.clock.clone();
+        self.change(|change| {
+            let mut delete = change.prepare_cached("DELETE FROM conversations WHERE id = ?")?;
+            let one = |id: &i64| {
+                clock.restart();
+                delete.execute([id])
+            };
+            ids.iter().map(one).sum()
+        })
+    }
+
+    /// One transaction.
+    fn change<T>(&mut self, what: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
+        let write = || {
+            let change = Transaction::new_unchecked(self.db(), TransactionBehavior::Immediate)?;
+            let done = what(&change)?;
+            self.clock.restart();
+            change.commit()?;
+            Ok(done)
+        };
+        write().map_err(|source| self.fault(source))
     }
 }
 

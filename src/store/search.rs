@@ -63,7 +63,7 @@ impl Store {
     }
 
     fn hits(&self, sql: &str, pattern: &str, words: &[String], most: usize) -> rusqlite::Result<Vec<Hit>> {
-        let mut statement = self.db.prepare_cached(sql)?;
+        let mut statement = self.db().prepare_cached(sql)?;
         let rows = statement.query_map(params![pattern, most.min(super::reads::LIST_MAX) as i64], |row| {
             let text: String = row.get(9)?;
             Ok(Hit { line: line(row)?, node: row.get(7)?, role: row.get(8)?, excerpt: excerpt(&text, words) })

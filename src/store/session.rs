@@ -4,9 +4,9 @@
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, params};
 
-use super::{Store, StoreError, now};
+use super::{Store, StoreError, Stored, now};
 
 /// Sessions that are remembered.
 const KEPT: i64 = 20;
@@ -133,8 +133,8 @@ impl Store {
     fn fresh_session(&mut self, other: bool) -> Result<Session, StoreError> {
         loop {
             let sql = "INSERT INTO sessions(opened, updated) VALUES(?1, ?1)";
-            self.db.execute(sql, [now()]).map_err(|source| self.fault(source))?;
-            let id = self.db.last_insert_rowid();
+            self.db().execute(sql, [now()]).map_err(|source| self.fault(source))?;
+            let id = self.db().last_insert_rowid();
             if let Some(hold) = self.hold(id).map_err(|error| self.no_hold(error))? {
                 return Ok(Session { id, panes: Vec::new(), focus: 0, other, hold });
             }
@@ -145,19 +145,19 @@ impl Store {
     fn newest(&self) -> Result<Option<i64>, StoreError> {
         let sql = "SELECT id FROM sessions WHERE EXISTS(SELECT 1 FROM panes WHERE session = sessions.id \
                    AND (conversation IS NOT NULL OR draft <> '' OR settings <> '{}')) ORDER BY updated DESC, id DESC LIMIT 1";
-        self.db.query_row(sql, [], |row| row.get(0)).optional().map_err(|source| self.fault(source))
+        self.db().query_row(sql, [], |row| row.get(0)).optional().map_err(|source| self.fault(source))
     }
 
     #[allow(clippy::type_complexity, reason = "a list and a number")]
     fn panes_of(&self, session: i64) -> Result<(Vec<(Option<i64>, PaneRow)>, usize), StoreError> {
         let read = || {
             let sql = "SELECT conversation, name, settings, draft FROM panes WHERE session = ? ORDER BY place LIMIT ?";
-            let mut statement = self.db.prepare(sql)?;
+            let mut statement = self.db().prepare(sql)?;
             let rows = statement.query_map(params![session, PANES as i64], |row| {
                 Ok((row.get(0)?, PaneRow { name: row.get(1)?, settings: row.get(2)?, draft: row.get(3)?, ..PaneRow::default() }))
             })?;
             let panes = rows.collect::<rusqlite::Result<Vec<_>>>()?;
-            let focus: i64 = self.db.query_row("SELECT focus FROM sessions WHERE id = ?", [session], |row| row.get(0))?;
+            let focus: i64 = self.db().query_row("SELECT focus FROM sessions WHERE id = ?", [session], |row| row.get(0))?;
             Ok((panes, usize::try_from(focus).unwrap_or(0)))
         };
         read().map_err(|source| self.fault(source))
@@ -168,14 +168,14 @@ impl Store {
         let sql = "SELECT DISTINCT c.id, c.session FROM messages m JOIN conversations c ON c.id = m.conversation \
                    WHERE m.state = 'streaming' LIMIT 1000";
         let read = || {
-            let mut statement = self.db.prepare(sql)?;
+            let mut statement = self.db().prepare(sql)?;
             let rows = statement.query_map([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Option<i64>>(1)?)))?;
             rows.collect::<rusqlite::Result<Vec<_>>>()
         };
         for (conversation, session) in read().map_err(|source| self.fault(source))? {
             if session.is_none_or(|session| !self.is_open(session)) {
                 let sql = "UPDATE messages SET state = 'cut' WHERE conversation = ? AND state = 'streaming'";
-                self.db.execute(sql, [conversation]).map_err(|source| self.fault(source))?;
+                self.db().execute(sql, [conversation]).map_err(|source| self.fault(source))?;
             }
         }
         Ok(())
@@ -184,28 +184,57 @@ impl Store {
     /// Whether another session than this has the conversation open now.
     pub fn open_elsewhere(&self, conversation: i64, session: Option<i64>) -> Result<bool, StoreError> {
         let sql = "SELECT session FROM conversations WHERE id = ?";
-        let holder = self.db.query_row(sql, [conversation], |row| row.get::<_, Option<i64>>(0)).optional();
+        let holder = self.db().query_row(sql, [conversation], |row| row.get::<_, Option<i64>>(0)).optional();
         let holder = holder.map_err(|source| self.fault(source))?.flatten();
         Ok(holder.is_some_and(|holder| Some(holder) != session && self.is_open(holder)))
+    }
+
+    /// Makes a conversation this session's, unless another that is open has it. One transaction: of two screens that want it
+    /// at once, one gets it.
+    fn claim(&self, conversation: i64, session: i64) -> Result<bool, StoreError> {
+        let claim = || {
+            let change = Transaction::new_unchecked(self.db(), TransactionBehavior::Immediate)?;
+            let sql = "SELECT session FROM conversations WHERE id = ?";
+            let holder = change.query_row(sql, [conversation], |row| row.get::<_, Option<i64>>(0)).optional()?.flatten();
+            if holder.is_some_and(|holder| holder != session && self.is_open(holder)) {
+                return Ok(false);
+            }
+            change.execute("UPDATE conversations SET session = ? WHERE id = ?", [session, conversation])?;
+            change.commit()?;
+            Ok(true)
+        };
+        claim().map_err(|source| self.fault(source))
+    }
+
+    /// A conversation for a pane of this session: the one that is there, or, while another program has that, a copy of it.
+    /// True: it is a copy.
+    pub fn take(&mut self, conversation: i64, session: i64) -> Result<(Stored, bool), StoreError> {
+        let own = self.claim(conversation, session)?;
+        let mut stored = self.load(conversation)?;
+        if !own {
+            stored.id = self.insert(&stored, Some(session))?;
+        }
+        Ok((stored, !own))
     }
 
     /// Which pane of this session has the conversation.
     pub fn place_of(&self, conversation: i64, session: i64) -> Result<Option<usize>, StoreError> {
         let sql = "SELECT place FROM panes WHERE session = ? AND conversation = ? LIMIT 1";
-        let place = self.db.query_row(sql, [session, conversation], |row| row.get::<_, i64>(0)).optional();
+        let place = self.db().query_row(sql, [session, conversation], |row| row.get::<_, i64>(0)).optional();
         Ok(place.map_err(|source| self.fault(source))?.and_then(|place| usize::try_from(place).ok()))
     }
 
     /// Sessions beyond the newest go; their conversations stay.
     fn forget_old(&mut self, own: i64) -> Result<(), StoreError> {
         let read = || {
-            let mut statement = self.db.prepare("SELECT id FROM sessions ORDER BY updated DESC, id DESC LIMIT 1000 OFFSET ?")?;
+            let mut statement =
+                self.db().prepare("SELECT id FROM sessions ORDER BY updated DESC, id DESC LIMIT 1000 OFFSET ?")?;
             let rows = statement.query_map([KEPT], |row| row.get::<_, i64>(0))?;
             rows.collect::<rusqlite::Result<Vec<_>>>()
         };
         for id in read().map_err(|source| self.fault(source))? {
             if id != own && !self.is_open(id) {
-                self.db.execute("DELETE FROM sessions WHERE id = ?", [id]).map_err(|source| self.fault(source))?;
+                self.db().execute("DELETE FROM sessions WHERE id = ?", [id]).map_err(|source| self.fault(source))?;
             }
         }
         Ok(())

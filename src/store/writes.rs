@@ -72,11 +72,14 @@ impl Store {
         let path = self.path.clone();
         let now = now();
         let mut learned = known.clone();
+        let clock = self.clock.clone();
         let mut all = || -> rusqlite::Result<()> {
             let change = self.db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
             for write in writes {
+                clock.restart();
                 apply(&change, session, &mut learned, write, now)?;
             }
+            clock.restart();
             change.prepare_cached("UPDATE sessions SET updated = ? WHERE id = ?")?.execute([now, session])?;
             change.commit()
         };

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 
-use super::keep::{Keep, OldPane};
+use super::keep::{Back, Keep, OldPane};
+use super::seek::Seek;
 use super::state::State;
 use super::update::Msg;
 use super::update::history::{ChatRow, Opened};
@@ -18,6 +19,9 @@ use crate::store::{Keeper, Keeping, Known, Missing, Store, StoreError, Write};
 const LAST: Duration = Duration::from_secs(5);
 /// Conversations that the screen lists.
 const LISTED: usize = 200;
+
+/// How long what the screen has said may take to reach the disk before something else is read.
+const FIRST: Duration = Duration::from_millis(500);
 
 /// What is kept, and where.
 #[derive(Debug)]
@@ -32,6 +36,7 @@ pub struct Desk {
     off: bool,
     /// Why nothing is kept, when it was to be.
     fault: Option<Arc<StoreError>>,
+    seek: Arc<Seek>,
     answers: mpsc::Receiver<Msg>,
     answer: mpsc::Sender<Msg>,
 }
@@ -48,7 +53,18 @@ impl Desk {
     /// Nothing is kept.
     pub fn none() -> Desk {
         let (answer, answers) = mpsc::channel(16);
-        Desk { keeper: None, path: None, news: None, keep: Keep::default(), old: None, off: false, fault: None, answers, answer }
+        Desk {
+            keeper: None,
+            path: None,
+            news: None,
+            keep: Keep::default(),
+            old: None,
+            off: false,
+            fault: None,
+            seek: Arc::default(),
+            answers,
+            answer,
+        }
     }
 
     /// The same, because the person wants it so.
@@ -68,11 +84,15 @@ impl Desk {
     fn try_open(path: PathBuf, fresh: bool) -> Result<Desk, StoreError> {
         let mut store = Store::open(&path, Missing::Create)?;
         let session = store.open_session(fresh)?;
-        let load = |(id, row): &(Option<i64>, crate::store::PaneRow)| {
-            let chat = id.map(|id| store.load(id)).transpose()?;
-            Ok(OldPane { row: row.clone(), chat })
-        };
-        let panes = session.panes.iter().map(load).collect::<Result<Vec<_>, StoreError>>()?;
+        let mut panes = Vec::with_capacity(session.panes.len());
+        for (id, row) in &session.panes {
+            // A conversation of this session may be open in a later one by now.
+            let chat = match id.map(|id| store.take(id, session.id)) {
+                Some(Err(error)) if !error.is_of_one() => return Err(error),
+                taken => taken.map(|taken| taken.map(|(chat, _)| chat)),
+            };
+            panes.push(OldPane { row: row.clone(), chat });
+        }
         let old = Old { panes, focus: session.focus, other: session.other };
         let keeper = Keeper::start(store, session, Known::new());
         let keeper = keeper.map_err(|error| StoreError::new(&path, crate::store::Fault::Folder(error)))?;
@@ -93,9 +113,14 @@ impl Desk {
         let Some(old) = self.old.take() else { return };
         let (many, asked) = (old.panes.len(), least);
         if many > 0 {
-            for (key, id) in state.restore(old.panes, old.focus, asked) {
-                self.keep.know(key);
-                self.write(Write::Known { chat: key, id });
+            let Back { known, lost } = state.restore(old.panes, old.focus, asked);
+            for (key, id) in known {
+                self.know(key, id);
+            }
+            if let Some(why) = lost.first() {
+                let what = "{} conversation of the last session cannot be opened again and stays in the history";
+                let many = "{} conversations of the last session cannot be opened again and stay in the history";
+                return state.complain(say!(theme, "{}: {}", theme.plural(lost.len(), what, many), why));
             }
             let panes =
                 theme.plural(many, "{} pane of the last session is open again", "{} panes of the last session are open again");
@@ -142,21 +167,28 @@ impl Desk {
     /// Looks for conversations: the newest, or those that have a text. The answer comes as news.
     pub fn find(&self, text: String) {
         let Some(path) = self.path.clone() else { return };
-        let answer = self.answer.clone();
+        if !self.seek.ask(text) {
+            return;
+        }
+        let (answer, seek) = (self.answer.clone(), self.seek.clone());
         tokio::task::spawn_blocking(move || {
-            let found = look(&path, &text).map_err(Arc::new);
-            let _ = answer.blocking_send(Msg::Chats { text, found });
+            while let Some(text) = seek.next() {
+                let found = look(&path, &text, &seek).map_err(Arc::new);
+                if !seek.is_late() {
+                    let _ = answer.blocking_send(Msg::Chats { text, found });
+                }
+            }
         });
     }
 
     /// Brings a conversation for a person's pane. One that another program has open comes as a copy.
     pub fn fetch(&mut self, user: UserId, id: i64) {
         let (Some(path), Some(keeper)) = (self.path.clone(), &self.keeper) else { return };
-        // What this screen has said of it comes first.
-        let session = keeper.session();
-        keeper.flush(Duration::from_millis(500));
+        let (session, flusher) = (keeper.session(), keeper.flusher());
         let answer = self.answer.clone();
         tokio::task::spawn_blocking(move || {
+            // What this screen has said of it comes first.
+            flusher.flush(FIRST);
             let opened = bring(&path, id, session).map_err(Arc::new);
             let _ = answer.blocking_send(Msg::ChatOpened { user, opened: opened.map(Box::new) });
         });
@@ -174,8 +206,11 @@ impl Desk {
     }
 }
 
-fn look(path: &std::path::Path, text: &str) -> Result<Vec<ChatRow>, StoreError> {
+fn look(path: &std::path::Path, text: &str, seek: &Seek) -> Result<Vec<ChatRow>, StoreError> {
     let store = Store::open(path, Missing::Refuse)?;
+    if !seek.begin(store.stopper()) {
+        return Ok(Vec::new());
+    }
     let row = |line: crate::store::Line, excerpt: Option<String>| ChatRow {
         id: line.id,
         person: line.person,
@@ -194,10 +229,6 @@ fn bring(path: &std::path::Path, id: i64, session: i64) -> Result<Opened, StoreE
     if let Some(place) = store.place_of(id, session)? {
         return Ok(Opened::Here { place });
     }
-    if !store.open_elsewhere(id, Some(session))? {
-        return Ok(Opened::Taken { chat: store.load(id)?, copy: false });
-    }
-    let mut chat = store.load(id)?;
-    chat.id = store.insert(&chat, Some(session))?;
-    Ok(Opened::Taken { chat, copy: true })
+    let (chat, copy) = store.take(id, session)?;
+    Ok(Opened::Taken { chat, copy })
 }

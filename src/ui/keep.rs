@@ -9,7 +9,7 @@ use super::talk::Kept;
 use super::text::{one_line, typed};
 use crate::conversation::{Change, Conversation, Damaged, Figures, Maker, Node};
 use crate::sampling::SamplingParams;
-use crate::store::{PaneRow, Stored, Write};
+use crate::store::{PaneRow, StoreError, Stored, Write};
 use crate::text::Role;
 
 /// What the store has been told so far.
@@ -17,8 +17,16 @@ use crate::text::Role;
 pub struct Keep {
     /// Conversations that it knows.
     begun: HashSet<u64>,
-    panes: Vec<PaneRow>,
+    panes: Vec<Told>,
     focus: usize,
+}
+
+/// A pane as the store has it.
+#[derive(Debug)]
+struct Told {
+    row: PaneRow,
+    /// What the row's settings say.
+    settings: Settings,
 }
 
 impl Keep {
@@ -46,7 +54,7 @@ impl Keep {
         let gone: Vec<u64> = self
             .panes
             .iter()
-            .map(|row| row.chat)
+            .map(|told| told.row.chat)
             .filter(|key| state.panes.iter().all(|pane| pane.conversation.key != *key))
             .collect();
         writes.extend(gone.into_iter().filter(|key| self.begun.contains(key)).map(|chat| Write::Close { chat }));
@@ -56,34 +64,37 @@ impl Keep {
 
     fn panes(&mut self, state: &State) -> Option<Write> {
         let defaults = (&state.options.sampling, state.options.seed, state.options.system.as_deref());
-        let same = |row: &PaneRow, pane: &Pane| {
+        // Asked after every message: nothing is serialized before it is found to be new.
+        let same = |Told { row, settings: told }: &Told, pane: &Pane| {
             let (chat, name, draft) = (pane.conversation.key, &pane.person.name, draft_of(pane));
             row.chat == chat
                 && row.name == *name
                 && row.draft == draft
                 && row.system == pane.system
-                && row.settings == settings(pane, defaults)
+                && *told == settings(pane, defaults)
         };
         let still = self.focus == state.focus
             && self.panes.len() == state.panes.len()
-            && self.panes.iter().zip(&state.panes).all(|(row, pane)| same(row, pane));
+            && self.panes.iter().zip(&state.panes).all(|(told, pane)| same(told, pane));
         // Nothing has been done yet: an untouched screen is no session to come back to.
         if still || (self.panes.is_empty() && self.begun.is_empty() && state.panes.iter().all(|pane| untouched(pane, defaults))) {
             return None;
         }
         self.focus = state.focus;
-        self.panes = state
-            .panes
-            .iter()
-            .map(|pane| PaneRow {
+        let tell = |pane: &Pane| {
+            let settings = settings(pane, defaults);
+            let row = PaneRow {
                 chat: pane.conversation.key,
                 name: pane.person.name.clone(),
                 system: pane.system.clone(),
-                settings: settings(pane, defaults),
+                settings: serde_json::to_string(&settings).unwrap_or_else(|_| "{}".into()),
                 draft: draft_of(pane).to_owned(),
-            })
-            .collect();
-        Some(Write::Panes { focus: state.focus, model: state.snapshot.model.name.clone(), rows: self.panes.clone() })
+            };
+            Told { row, settings }
+        };
+        self.panes = state.panes.iter().map(tell).collect();
+        let rows = self.panes.iter().map(|told| told.row.clone()).collect();
+        Some(Write::Panes { focus: state.focus, model: state.snapshot.model.name.clone(), rows })
     }
 }
 
@@ -98,7 +109,7 @@ fn draft_of(pane: &Pane) -> &str {
 type Defaults<'a> = (&'a SamplingParams, Option<u64>, Option<&'a str>);
 
 fn untouched(pane: &Pane, defaults: Defaults<'_>) -> bool {
-    pane.editor.is_empty() && settings(pane, defaults) == "{}"
+    pane.editor.is_empty() && settings(pane, defaults) == Settings::default()
 }
 
 fn write(chat: u64, change: Change) -> Write {
@@ -131,7 +142,7 @@ fn write(chat: u64, change: Change) -> Write {
 }
 
 /// What a pane has of its own; what is as the configuration says is left out, so that a changed configuration counts.
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 struct Settings {
     /// Two layers: not said, and said to be none.
@@ -161,12 +172,12 @@ fn said<'de, T: Deserialize<'de>, D: serde::Deserializer<'de>>(from: D) -> Resul
     Option::<T>::deserialize(from).map(Some)
 }
 
-fn settings(pane: &Pane, (sampling, seed, system): Defaults<'_>) -> String {
+fn settings(pane: &Pane, (sampling, seed, system): Defaults<'_>) -> Settings {
     fn differs<T: PartialEq + Clone>(own: &T, default: &T) -> Option<T> {
         (own != default).then(|| own.clone())
     }
     let own = &pane.sampling;
-    let settings = Settings {
+    Settings {
         system: differs(&pane.system.as_deref(), &system).map(|system| system.map(str::to_owned)),
         seed: differs(&pane.seed, &seed),
         temperature: differs(&own.temperature, &sampling.temperature),
@@ -177,8 +188,7 @@ fn settings(pane: &Pane, (sampling, seed, system): Defaults<'_>) -> String {
         max_tokens: differs(&own.max_tokens, &sampling.max_tokens),
         stop: differs(&own.stop, &sampling.stop),
         priority: differs(&pane.priority, &0),
-    };
-    serde_json::to_string(&settings).unwrap_or_else(|_| "{}".into())
+    }
 }
 
 /// Gives a pane its own settings again. What cannot be used is left as the configuration has it.
@@ -213,7 +223,17 @@ fn apply(pane: &mut Pane, text: &str) {
 #[derive(Debug)]
 pub struct OldPane {
     pub row: PaneRow,
-    pub chat: Option<Stored>,
+    /// Its conversation, or why it cannot be had.
+    pub chat: Option<Result<Stored, StoreError>>,
+}
+
+/// What came of bringing a session back.
+#[derive(Debug, Default)]
+pub struct Back {
+    /// The numbers of the conversations that are open again, here and in the store.
+    pub known: Vec<(u64, i64)>,
+    /// Why others are not.
+    pub lost: Vec<String>,
 }
 
 /// A conversation of the store as one of the screen.
@@ -250,27 +270,38 @@ fn node(role: Role, text: String) -> Node {
     Node { parent: None, role, text, note: None, maker: None, figures: None, open: false, removed: false }
 }
 
+/// What the last answer of the path was made with, if that is whole and can be used.
+fn last_sampling(stored: &Stored) -> Option<SamplingParams> {
+    let answers = stored.path().into_iter().rev().map(|at| &stored.messages[at]);
+    let kept = answers.filter(|message| message.role == Role::Assistant).find_map(|message| message.sampling.as_deref())?;
+    serde_json::from_str::<SamplingParams>(kept).ok().filter(|sampling| sampling.check().is_ok())
+}
+
 impl State {
     /// The panes of the last session in place of the present ones; more of these stay at the end, where `least` asks for
-    /// them. Gives the numbers of the conversations that are open again, here and in the store.
-    pub fn restore(&mut self, old: Vec<OldPane>, focus: usize, least: usize) -> Vec<(u64, i64)> {
+    /// them.
+    pub fn restore(&mut self, old: Vec<OldPane>, focus: usize, least: usize) -> Back {
+        let lang = self.options.theme.lang();
         let wanted = old.len().clamp(1, MAX_PANES).max(least.min(MAX_PANES));
         while self.panes.len() < wanted && self.add_pane() {}
         self.panes.truncate(wanted);
-        let mut known = Vec::new();
+        let mut back = Back::default();
         for (at, OldPane { row, chat }) in old.into_iter().take(MAX_PANES).enumerate() {
             self.rename(at, &row.name);
             let pane = &mut self.panes[at];
             apply(pane, &row.settings);
             pane.editor.insert(&row.draft);
-            if let Some(stored) = chat
-                && self.open_chat(at, &stored).is_ok()
-            {
-                known.push((self.panes[at].conversation.key, stored.id));
+            match chat {
+                None => {}
+                Some(Err(error)) => back.lost.push(one_line(&error.words(lang))),
+                Some(Ok(stored)) => match self.show_chat(at, &stored) {
+                    Ok(key) => back.known.push((key, stored.id)),
+                    Err(damaged) => back.lost.push(format!("{}: {damaged}", stored.id)),
+                },
             }
         }
         self.focus = focus.min(self.panes.len() - 1);
-        known
+        back
     }
 
     fn rename(&mut self, at: usize, name: &str) {
@@ -282,14 +313,34 @@ impl State {
         }
     }
 
-    /// Shows a conversation of the store in a pane, in place of the one that is there.
+    /// Opens an earlier conversation in a pane, in place of the one that is there: with its person and its system prompt,
+    /// and with the sampling of its last answer, if that was kept.
     ///
     /// # Errors
     /// When it cannot be one of the screen; the pane stays as it is then.
     pub fn open_chat(&mut self, at: usize, stored: &Stored) -> Result<u64, Damaged> {
+        let key = self.show_chat(at, stored)?;
+        self.rename(at, &stored.person);
+        let pane = &mut self.panes[at];
+        pane.system = stored.system.as_deref().map(typed).filter(|system| !system.is_empty());
+        if let Some(sampling) = last_sampling(stored) {
+            pane.sampling = SamplingParams { seed: pane.sampling.seed, ignore_eos: pane.sampling.ignore_eos, ..sampling };
+        }
+        Ok(key)
+    }
+
+    /// The pane that shows a conversation of the store, by the store's number.
+    pub(super) fn place_of(&self, id: i64) -> Option<usize> {
+        self.panes.iter().position(|pane| self.kept_as.get(&pane.conversation.key) == Some(&id))
+    }
+
+    /// The messages alone: the pane's own settings stay.
+    fn show_chat(&mut self, at: usize, stored: &Stored) -> Result<u64, Damaged> {
         let key = self.new_conversation().key;
         let cut = self.options.theme.tr("cut off: the program ended");
         let chat = conversation(key, stored, cut)?;
+        self.kept_as.retain(|key, _| self.panes.iter().any(|pane| pane.conversation.key == *key));
+        self.kept_as.insert(key, stored.id);
         let pane = &mut self.panes[at];
         let left = super::talk::changes(pane);
         pane.conversation = chat;

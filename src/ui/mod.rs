@@ -2,7 +2,7 @@
 
 pub mod ascii;
 pub mod bots;
-pub(crate) mod desk;
+pub mod desk;
 pub mod editor;
 pub mod format;
 pub mod fuzzy;
@@ -22,6 +22,7 @@ pub mod rich;
 pub mod run;
 pub mod save;
 pub mod search;
+pub mod seek;
 pub mod settings;
 pub mod state;
 pub mod talk;

@@ -152,6 +152,8 @@ fn absolute(path: &str) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
     use super::*;
 
     #[test]
@@ -169,22 +171,25 @@ mod tests {
 
     #[test]
     fn the_reader_waits_at_a_gate_that_is_shut() {
-        let (gate, read) = (Gate::default(), Arc::new(Mutex::new(0)));
+        let (gate, read, over) = (Gate::default(), Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
         let reader = std::thread::spawn({
-            let (gate, read) = (gate.clone(), read.clone());
+            let (gate, read, over) = (gate.clone(), read.clone(), over.clone());
             move || {
-                while *read.lock().unwrap() < 1000 {
+                while !over.load(Ordering::SeqCst) {
                     gate.pass();
-                    *read.lock().unwrap() += 1;
+                    read.fetch_add(1, Ordering::SeqCst);
                 }
             }
         });
-        if gate.shut(|| {}) {
-            let held = *read.lock().unwrap();
-            std::thread::sleep(Duration::from_millis(5));
-            assert_eq!(*read.lock().unwrap(), held);
-        }
+        assert!(gate.shut(|| {}), "the reader comes");
+        let held = read.load(Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!(read.load(Ordering::SeqCst), held, "it waits");
         gate.open();
+        while read.load(Ordering::SeqCst) == held {
+            std::thread::yield_now();
+        }
+        over.store(true, Ordering::SeqCst);
         reader.join().unwrap();
         assert_eq!(editor(|name| (name == "EDITOR").then(|| "ed -s".into())), "ed -s");
         assert_eq!(editor(|_| Some(" ".into())), "vi");

@@ -1,5 +1,6 @@
 //! What the screen knows: panes, what is open, the engine's newest snapshot. Plain data.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -218,6 +219,8 @@ pub struct State {
     pub verdict: Option<RequestId>,
     /// What is said here is kept, and can be opened again.
     pub kept: bool,
+    /// The store's numbers of conversations that came from it.
+    pub(super) kept_as: HashMap<u64, i64>,
     /// This is a recording.
     pub replay: Option<Reel>,
     /// Grammars of code, once they are loaded; and whether somebody was asked to load them.
@@ -259,6 +262,7 @@ impl State {
             witness: false,
             verdict: None,
             kept: false,
+            kept_as: HashMap::new(),
             replay: None,
             highlighter: None,
             colours_asked: false,

@@ -84,6 +84,64 @@ fn out_and_in_again() {
     assert_eq!(home.run(&["history", "rm"]).status, Some(2));
 }
 
+/// More than are listed at once.
+#[test]
+fn all_are_removed() {
+    let home = Home::new();
+    let one = "{\"person\":\"ana\",\"system\":null,\"created_unix_ms\":1,\"updated_unix_ms\":2,\"leaf\":0,\"messages\":[{\"node\":0,\
+               \"parent\":null,\"role\":\"user\",\"text\":\"hello\",\"created_unix_ms\":1}]}";
+    let all = vec![one; 1_203].join(",");
+    home.file("all.json", format!("{{\"batchroom_conversations\":1,\"conversations\":[{all}]}}"));
+    home.run(&["history", "import", "all.json"]).ok();
+    home.run(&["history", "rm", "--all"]).refused(&["nobody can be asked here"]);
+    assert!(home.run(&["history", "rm", "--all", "--yes"]).ok().contains("1203 conversations are removed"));
+    assert_eq!(home.run(&["history", "list", "--json"]).objects().len(), 0);
+    assert!(home.run(&["history", "rm", "--all", "--yes"]).err.contains("nothing to remove"));
+}
+
+/// What is given as a prompt is one, with slashes too.
+#[test]
+fn a_prompt_for_a_state_is_no_command() {
+    let home = Home::new();
+    let args = ["--once", "--json", "--model", "nano", "--temperature", "0", "--max-tokens", "4", "--panes", "1", "--prompt"];
+    for prompt in ["/help", "/etc/hosts, what is it?", "//x", "/quit"] {
+        let state = home.run(&[&args[..], &[prompt]].concat()).objects().remove(0);
+        let turn = &state["chats"][0]["turns"][0];
+        assert_eq!(turn["prompt"], prompt);
+        assert!(turn["answer"].as_str().is_some_and(|answer| !answer.is_empty()), "{prompt}: {state}");
+    }
+    let ended = home.run(&[&["--readonly"], &args[..], &["hi"]].concat());
+    assert_eq!((ended.status, ended.out.as_str()), (Some(2), ""), "{}", ended.err);
+    assert!(ended.err.contains("--prompt") && ended.err.contains("--readonly"), "{}", ended.err);
+}
+
+#[test]
+fn slashes_and_bots_in_lines() {
+    let home = Home::new();
+    let out = plain(&home, &["--panes", "1"], "//help me\n@1 /quit\n").ok();
+    assert_eq!(out.matches("(ana: end of the answer, 12 tokens").count(), 2, "{out}");
+    // Bots are at it meanwhile, and nobody waits for them.
+    let more = ["--panes", "1", "--bots", "3", "--bots-pause", "0", "--record", "bots.trace"];
+    plain(&home, &more, "Say hello.\nAnd then?\n").ok();
+    let after = home.run(&["replay", "bots.trace", "--json"]).objects().remove(0);
+    let names: Vec<&Value> = after["chats"].as_array().expect("chats").iter().map(|chat| &chat["name"]).collect();
+    assert!(names.contains(&&"bot 1".into()), "{after}");
+}
+
+#[test]
+fn a_read_only_room_writes_nothing() {
+    let home = Home::new();
+    let data = home.path().join("kept.db");
+    let data = data.to_str().expect("UTF-8");
+    let out = plain(&home, &["--readonly", "--data", data], "Say hello.\n/step 3\n").ok();
+    assert!(out.contains("read-only") && !out.contains("nano to ana"), "{out}");
+    assert!(!std::path::Path::new(data).exists());
+    plain(&home, &["--data", data], "Say hello.\n").ok();
+    let kept = home.run(&["history", "list", "--json", "--data", data]).out;
+    plain(&home, &["--readonly", "--data", data], "Say hello.\n").ok();
+    assert_eq!(home.run(&["history", "list", "--json", "--data", data]).out, kept);
+}
+
 #[test]
 fn a_state_for_scripts() {
     let home = Home::new();

@@ -1,6 +1,8 @@
 //! What was written: lists, trees, search, export and import.
 
-use batchroom::store::{Known, Write, from_json, to_json, to_markdown};
+use std::time::{Duration, Instant};
+
+use batchroom::store::{Fault, Known, Stored, StoredMessage, Write, from_json, to_json, to_markdown};
 use batchroom::text::Role;
 
 use crate::*;
@@ -92,6 +94,63 @@ fn what_is_exported_can_be_imported() {
     assert!(markdown.contains("## ana\n\n# not a heading\nhi\n") && markdown.contains("**bold** answer"), "{markdown}");
 }
 
+fn many(count: u32) -> Vec<Stored> {
+    let message = |node: u32, role, text: String| StoredMessage {
+        node,
+        parent: node.checked_sub(1),
+        role,
+        text,
+        note: None,
+        created: 1,
+        model: None,
+        sampling: None,
+        figures: None,
+        cut: false,
+    };
+    let one = |at: u32| Stored {
+        id: 0,
+        person: "ana".into(),
+        title: format!("question {at}"),
+        system: None,
+        model: String::new(),
+        created: 1,
+        updated: i64::from(at),
+        leaf: Some(1),
+        messages: vec![message(0, Role::User, format!("question {at}")), message(1, Role::Assistant, "some words ".repeat(40))],
+    };
+    (0..count).map(one).collect()
+}
+
+/// A statement has its time, and so has each of many; what takes longer than one may is done to the end.
+#[test]
+fn many_are_taken_in_and_removed_whole() {
+    let place = Place::new();
+    let mut store = place.open();
+    let longest = Duration::from_millis(150);
+    store.set_longest(longest);
+    let (mut ids, since) = (Vec::new(), Instant::now());
+    while since.elapsed() < 6 * longest {
+        ids.extend(store.insert_all(&many(1_500), None).unwrap());
+    }
+    assert_eq!((store.ids().unwrap(), store.count().unwrap()), (ids.clone(), ids.len() as u64));
+    // One that would go on for ever is stopped all the same.
+    store.set_longest(Duration::ZERO);
+    let error = store.search("%_words that nobody has said", 10).unwrap_err();
+    assert!(matches!(error.fault, Fault::Interrupted), "{error}");
+    store.set_longest(Duration::from_secs(20));
+
+    // All of them, or none.
+    let mut bad = many(3);
+    bad[2].messages[1].parent = Some(9);
+    assert!(store.insert_all(&bad, None).is_err());
+    bad[2] = many(1).remove(0);
+    bad[2].messages[1].text = "x".repeat(batchroom::store::TEXT_MAX + 1);
+    assert!(store.insert_all(&bad, None).is_err());
+    assert_eq!(store.count().unwrap(), ids.len() as u64);
+    assert_eq!(store.remove_all(&ids).unwrap(), ids.len());
+    assert_eq!(store.count().unwrap(), 0);
+}
+
 #[test]
 fn an_import_is_checked() {
     let error = |text: &str| from_json(text).unwrap_err().to_string();
@@ -111,6 +170,10 @@ fn an_import_is_checked() {
     assert!(error(&file(&node(0, "7"), "null")).contains("conversation 1: message 0 has a parent that is not before it"));
     assert!(error(&file(&node(0, "0"), "null")).contains("parent"));
     assert!(error(&file(&[node(0, "null"), node(0, "null")].join(","), "null")).contains("not in its place"));
+    assert!(error("{\"batchroom_chat\":7,\"what\":1}").contains("its format is 7"));
+    assert!(error("{\"batchroom_chat\":1,\"person\":\"a\",\"messages\":[],\"what\":1}").contains("what"));
+    let chat = "{\"batchroom_chat\":1,\"person\":\"a\",\"system\":null,\"sampling\":{},\"leaf\":4,\"messages\":[]}";
+    assert!(error(chat).contains("newest message is 4"));
     assert!(error(&file(&node(0, "null"), "3")).contains("newest message is 3"));
     assert!(error(&file(&node(-1, "null"), "null")).contains("no export"));
     assert!(error(&file(&node(0, "null").replace("user", "wizard"), "null")).contains("wizard"));

@@ -67,6 +67,40 @@ fn two_programs_at_once_have_sessions_of_their_own() {
     }));
 }
 
+/// Two screens that ask for the same conversation at once: one has it, the other a copy, and both can write.
+#[test]
+fn a_conversation_is_open_in_one_screen() {
+    let place = Place::new();
+    let mut store = place.open();
+    let before = store.open_session(true).unwrap();
+    let id = said(&mut store, before.id, "whose is it?", "mine");
+    drop(before);
+    for _ in 0..10 {
+        let both = std::sync::Barrier::new(2);
+        let taken: Vec<(i64, bool)> = std::thread::scope(|scope| {
+            let screen = || {
+                let mut store = place.open();
+                let session = store.open_session(true).unwrap();
+                both.wait();
+                let (chat, copy) = store.take(id, session.id).unwrap();
+                let mut known = Known::from([(1, chat.id)]);
+                both.wait();
+                store.write(session.id, &mut known, &[message(1, 2, Some(1), Role::User, "and now?")]).unwrap();
+                store.write(session.id, &mut known, &[Write::Remove { chat: 1, node: 2 }]).unwrap();
+                both.wait();
+                (chat.id, copy)
+            };
+            let threads = [scope.spawn(screen), scope.spawn(screen)];
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(taken.iter().filter(|(taken, copy)| *taken == id && !copy).count(), 1, "{taken:?}");
+        assert_eq!(taken.iter().filter(|(_, copy)| *copy).count(), 1, "{taken:?}");
+    }
+    let one = store.open_session(true).unwrap();
+    assert!(!store.take(id, one.id).unwrap().1, "those who had it have ended");
+    assert!(!store.take(id, one.id).unwrap().1, "it is this one's already");
+}
+
 #[test]
 fn what_streamed_in_a_program_that_died_is_cut_off() {
     let place = Place::new();
@@ -128,6 +162,8 @@ fn a_full_disk_is_said_and_waited_out() {
     let place = Place::new();
     let mut store = place.open();
     let session = store.open_session(false).unwrap();
+    let large = said(&mut store, session.id, "much room", &"taken ".repeat(200_000));
+    // As many as there are.
     store.set_most_pages(1).unwrap();
     let keeper = Keeper::start(store, session, Known::new()).unwrap();
     let news = keeper.news();
@@ -139,5 +175,13 @@ fn a_full_disk_is_said_and_waited_out() {
         other => panic!("{other:?}"),
     };
     assert!(said.contains("the disk of") && said.contains("batchroom.db is full"), "{said}");
-    assert!(!keeper.finish(Duration::from_millis(50)), "and it ends all the same");
+    // Somebody makes room.
+    place.open().remove(large).unwrap();
+    assert!(keeper.flush(Duration::from_secs(30)), "it is tried again");
+    assert!(matches!(&*news.borrow(), Keeping::Well));
+    let kept = place.open().list(1).unwrap().remove(0);
+    assert_eq!(place.open().load(kept.id).unwrap().messages[0].text.len(), 50_000, "nothing is lost");
+    // And once more, to the end.
+    keeper.write(message(1, 1, Some(0), Role::User, &"long ".repeat(400_000)));
+    assert!(!keeper.finish(Duration::from_millis(800)), "it ends all the same");
 }

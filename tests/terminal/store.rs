@@ -143,9 +143,13 @@ fn a_database_that_cannot_be_had_is_said_and_the_chat_works() {
     let mut terminal = Spec::room(&args).size(200, 50).start();
     terminal.expect("is not a database of batchroom");
     terminal.send("Say hello.");
+    let answer = ask("Say hello.", 8);
+    terminal.expect("❯ Say hello.");
+    terminal.expect(answer.split_whitespace().next().expect("a word"));
     terminal.keys(&ctrl('c'));
-    terminal.keys(&ctrl('c'));
-    terminal.status();
+    terminal.expect("Conversations are not kept.");
+    terminal.keys("y");
+    assert_eq!(terminal.status(), 0);
     let mut off = Spec::room(&["--model", "nano", "--history", "false", "--data", data]).start();
     off.expect("history is off");
     off.keys(&ctrl('c'));

@@ -40,6 +40,21 @@ pub(super) fn send(state: &mut State, at: usize) -> Vec<Effect> {
     submit(state, at, slash::plain(&draft)).into_iter().collect()
 }
 
+/// Sends a text in a pane as it is: a slash in it is no command, and the draft stays.
+pub fn ask(state: &mut State, at: usize, text: &str) -> Vec<Effect> {
+    let theme = state.options.theme;
+    let text = crate::ui::text::typed(text);
+    if state.options.readonly {
+        state.complain(theme.tr("this screen is read-only: nothing is sent or changed here"));
+        return Vec::new();
+    }
+    if state.panes[at].live || text.trim().is_empty() {
+        return Vec::new();
+    }
+    state.panes[at].editor.keep(&text);
+    submit(state, at, &text).into_iter().collect()
+}
+
 /// Asks in a pane; the text goes back to the editor when the conversation is full.
 pub(super) fn submit(state: &mut State, at: usize, draft: &str) -> Option<Effect> {
     let theme = state.options.theme;

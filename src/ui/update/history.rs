@@ -117,6 +117,7 @@ pub(super) fn on_found(state: &mut State, text: &str, found: Result<Vec<ChatRow>
 pub(super) fn on_opened(state: &mut State, user: UserId, opened: Result<Box<Opened>, Arc<StoreError>>) -> Vec<Effect> {
     let theme = state.options.theme;
     let Some(at) = state.panes.iter().position(|pane| pane.person.user == user) else { return Vec::new() };
+    let before = state.panes[at].person.name.clone();
     match opened.map(|opened| *opened) {
         Err(error) => state.complain(error.words(theme.lang())),
         Ok(Opened::Here { place }) if place < state.panes.len() => {
@@ -124,6 +125,11 @@ pub(super) fn on_opened(state: &mut State, user: UserId, opened: Result<Box<Open
             state.say(theme.tr("that conversation is open in this pane"));
         }
         Ok(Opened::Here { .. }) => {}
+        // Two panes have asked for it, one after the other.
+        Ok(Opened::Taken { chat, .. }) if state.place_of(chat.id).is_some() => {
+            state.focus = state.place_of(chat.id).unwrap_or(at);
+            state.say(theme.tr("that conversation is open in this pane"));
+        }
         Ok(Opened::Taken { .. }) if state.panes[at].live => {
             let name = state.panes[at].person.name.clone();
             state.say(say!(theme, "{} is still being answered: Ctrl-C stops it", name));
@@ -137,7 +143,10 @@ pub(super) fn on_opened(state: &mut State, user: UserId, opened: Result<Box<Open
                     true => say!(theme, "another batchroom has it open: this is a copy of {}", title),
                     false => say!(theme, "open again: {}", title),
                 });
-                return vec![Effect::Opened { key, id: chat.id }];
+                let person = &state.panes[at].person;
+                let named = Effect::Name { user, name: person.name.clone() };
+                let renamed = (person.name != before).then_some(named);
+                return std::iter::once(Effect::Opened { key, id: chat.id }).chain(renamed).collect();
             }
         },
     }

@@ -29,6 +29,7 @@ use modes::{help_key, log_key, palette_key, rename_key, settings_key};
 
 pub(super) use modes::type_into;
 
+pub use chat::ask;
 pub(super) use chat::on_event;
 
 mod branches;
