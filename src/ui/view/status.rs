@@ -21,7 +21,7 @@ pub fn lines(state: &State, columns: usize) -> Vec<(String, Style)> {
     let theme = state.options.theme;
     let mut lines = Vec::new();
     if let Some(reel) = &state.replay {
-        lines.push((first_fit(&reel.wordings(), columns.saturating_sub(1)), theme.accent()));
+        lines.push((first_fit(&reel.wordings(theme), columns.saturating_sub(1)), theme.accent()));
     }
     if let Some(wordings) = model_line(state) {
         let style = match state.better {
