@@ -26,14 +26,17 @@ fn sign(ch: char) -> Option<char> {
             '+'
         }
         '═' => '=',
-        '█' | '▓' | '■' | '▇' | '▆' => '#',
+        '█' | '■' | '▇' | '▆' => '#',
+        // A prompt: the more of it, the darker; a decode is no shade.
+        '▓' => '%',
         '▒' | '▅' | '▄' | '▃' => '=',
         '░' => ':',
         '▂' => '-',
         '▁' => '_',
         '·' | '•' | '∙' | '⋅' => '.',
         '×' | '✗' | '✕' => 'x',
-        '✓' | '✔' => 'v',
+        // An end is no arrow.
+        '✓' | '✔' => 'E',
         '▶' | '▸' | '›' | '»' | '→' | '▷' | '❯' => '>',
         '◂' | '◀' | '‹' | '«' | '←' | '≤' => '<',
         '↑' | '▲' | '△' => '^',
@@ -68,6 +71,16 @@ mod tests {
         buf.set_string(0, 0, "╭─╮ bình 測試 ⣿⠁ ✓ ▓ …", Style::new());
         plain(&mut buf);
         let text: String = buf.content.iter().map(|cell| cell.symbol()).collect();
-        assert!(text.starts_with("+-+ bình 測 試  #. v # ~"), "{text:?}");
+        assert!(text.starts_with("+-+ bình 測 試  #. E % ~"), "{text:?}");
+    }
+
+    /// What means another thing looks otherwise: the signs of the batch, of the blocks, and of scrolling.
+    #[test]
+    fn signs_of_the_legend_stay_apart() {
+        let signs = crate::ui::view::signs().chain(['↓', '↑']);
+        let plain: Vec<char> = signs.map(|ch| if ch.is_ascii() { ch } else { sign(ch).unwrap() }).collect();
+        for (at, one) in plain.iter().enumerate() {
+            assert!(!plain[..at].contains(one), "{one} means two things: {plain:?}");
+        }
     }
 }

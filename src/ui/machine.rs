@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::keymap::{Action, Glance, Stroll};
 use super::state::{Rooms, State};
 use super::update::Effect;
+use super::view::screen;
 use crate::engine::api::{Snapshot, StepRecord};
 
 /// Steps that one column stands for, by zoom.
@@ -229,6 +230,36 @@ impl Machine {
     }
 }
 
+/// Leaves what has the whole screen for an action that would not be seen there.
+pub fn make_room(state: &mut State, action: Action) {
+    let stays = matches!(
+        action,
+        Action::Glance(_)
+            | Action::Stroll(_)
+            | Action::Replay(_)
+            | Action::View
+            | Action::Pause
+            | Action::Step
+            | Action::StepTen
+            | Action::Slower
+            | Action::Faster
+            | Action::FullSpeed
+            | Action::MoreBots
+            | Action::FewerBots
+            | Action::Witness
+            | Action::Mouse
+            | Action::Log
+            | Action::Help
+            | Action::Palette
+            | Action::Redraw
+            | Action::Suspend
+            | Action::Quit
+    );
+    if !stays {
+        (state.machine.look, state.machine.alone, state.machine.scroll) = (None, None, 0);
+    }
+}
+
 /// What an action of the machine room does; None: it is no such action, or the room does it.
 pub fn act(state: &mut State, action: Action) -> Option<Vec<Effect>> {
     match action {
@@ -239,7 +270,8 @@ pub fn act(state: &mut State, action: Action) -> Option<Vec<Effect>> {
         Action::Stroll(stroll) => Some(match state.machine.look {
             Some(_) => walk(state, stroll),
             None => {
-                scroll(&mut state.machine, stroll);
+                let most = screen::most_scroll(state);
+                scroll(&mut state.machine, stroll, most);
                 Vec::new()
             }
         }),
@@ -297,6 +329,7 @@ fn at_a_glance(state: &mut State, glance: Glance) {
 
 fn walk(state: &mut State, stroll: Stroll) -> Vec<Effect> {
     let live = state.snapshot.clone();
+    let most = screen::most_scroll(state);
     let Some(look) = &mut state.machine.look else { return Vec::new() };
     let page = look.columns.saturating_sub(1).max(1) * look.per();
     let last = look.held.timeline.len().saturating_sub(1);
@@ -317,8 +350,8 @@ fn walk(state: &mut State, stroll: Stroll) -> Vec<Effect> {
         },
         Stroll::Closer => look.zoom(look.zoom.saturating_sub(1)),
         Stroll::Wider => look.zoom(look.zoom + 1),
-        Stroll::Up => look.scroll = look.scroll.saturating_sub(1),
-        Stroll::Down => look.scroll = look.scroll.saturating_add(1),
+        Stroll::Up => look.scroll = look.scroll.min(most).saturating_sub(1),
+        Stroll::Down => look.scroll = look.scroll.saturating_add(1).min(most),
         Stroll::Seek => return seek(state),
         Stroll::Leave => state.machine.look = None,
     }
@@ -347,8 +380,8 @@ fn seek(state: &mut State) -> Vec<Effect> {
     }
 }
 
-/// Moves inside the panel that is alone.
-fn scroll(machine: &mut Machine, stroll: Stroll) {
+/// Moves inside the panel that is alone, by `most` lines at most.
+fn scroll(machine: &mut Machine, stroll: Stroll, most: usize) {
     // Events are read from the newest back: up is towards older ones.
     let older = machine.alone == Some(Panel::Notes);
     let (up, down): (isize, isize) = if older { (1, -1) } else { (-1, 1) };
@@ -366,5 +399,5 @@ fn scroll(machine: &mut Machine, stroll: Stroll) {
         }
         _ => 0,
     };
-    machine.scroll = machine.scroll.saturating_add_signed(by);
+    machine.scroll = machine.scroll.min(most).saturating_add_signed(by).min(most);
 }

@@ -11,6 +11,8 @@ use tokio::process::{Child, Command};
 
 use super::editor::DRAFT_MAX;
 use super::save::Saved;
+use super::theme::Theme;
+use super::words::say;
 use crate::batch::UserId;
 
 /// How long the thread that reads the keyboard may take to notice that it is to wait.
@@ -74,36 +76,37 @@ pub fn editor(lookup: impl Fn(&str) -> Option<String>) -> String {
 pub struct Outside {
     pub user: UserId,
     command: String,
+    theme: Theme,
     file: NamedTempFile,
     child: Child,
 }
 
 impl Outside {
     /// The file is readable by this person alone, and goes away afterwards.
-    pub fn start(user: UserId, command: &str, text: &str) -> Result<Outside, String> {
+    pub fn start(user: UserId, command: &str, text: &str, theme: Theme) -> Result<Outside, String> {
         let file = tempfile::Builder::new().prefix("batchroom-").suffix(".md").tempfile();
-        let mut file = file.map_err(|error| format!("no file for the draft ({error})"))?;
+        let mut file = file.map_err(|error| say!(theme, "no file for the draft ({})", error))?;
         let line_end = if text.is_empty() { "" } else { "\n" };
         let written =
             file.write_all(text.as_bytes()).and_then(|()| file.write_all(line_end.as_bytes())).and_then(|()| file.flush());
-        written.map_err(|error| format!("the draft cannot be written to a file ({error})"))?;
+        written.map_err(|error| say!(theme, "the draft cannot be written to a file ({})", error))?;
         // As git does it: the command may have arguments of its own.
         let mut shell = Command::new("sh");
         shell.arg("-c").arg(format!("{command} \"$@\"")).arg(command).arg(file.path());
         shell.stdin(Stdio::inherit()).stdout(Stdio::inherit()).stderr(Stdio::inherit()).kill_on_drop(false);
-        let child = shell.spawn().map_err(|error| format!("`{command}` cannot be started ({error})"))?;
-        Ok(Outside { user, command: command.to_owned(), file, child })
+        let child = shell.spawn().map_err(|error| say!(theme, "`{}` cannot be started ({})", command, error))?;
+        Ok(Outside { user, command: command.to_owned(), theme, file, child })
     }
 
     /// Waits for its end, and reads what it has written. May be waited for again.
     pub async fn done(&mut self) -> Result<String, String> {
-        let command = &self.command;
-        let status = self.child.wait().await.map_err(|error| format!("`{command}` was lost ({error})"))?;
+        let (command, theme) = (&self.command, self.theme);
+        let status = self.child.wait().await.map_err(|error| say!(theme, "`{}` was lost ({})", command, error))?;
         if !status.success() {
-            return Err(format!("`{command}` ended with {status}"));
+            return Err(say!(theme, "`{}` ended with {}", command, status));
         }
         // An editor may write a new file in place of ours: what is at the path counts.
-        read(self.file.path()).map_err(|error| format!("what `{command}` wrote cannot be read ({error})"))
+        read(self.file.path()).map_err(|error| say!(theme, "what `{}` wrote cannot be read ({})", command, error))
     }
 }
 

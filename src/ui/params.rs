@@ -98,6 +98,12 @@ impl Form {
         Form { errors: vec![None; fields.len()], fields, at: SYSTEM, presets }
     }
 
+    /// Whether it says something else than the pane has.
+    fn changes(&self, pane: &Pane) -> bool {
+        let own = Form::of(pane, Vec::new());
+        self.fields.iter().zip(&own.fields).any(|(now, before)| now.text() != before.text())
+    }
+
     /// The preset that the fields say now.
     pub fn preset(&self) -> Option<usize> {
         let same = |preset: &Preset| {
@@ -191,7 +197,12 @@ fn number<T: std::str::FromStr>(text: &str, theme: Theme) -> Result<T, String> {
 pub fn on_key(state: &mut State, key: KeyEvent, action: Option<Action>, mut form: Form) {
     let theme = state.options.theme;
     match (key.code, action) {
-        (KeyCode::Esc, _) | (_, Some(Action::Cancel)) => return,
+        (KeyCode::Esc, _) | (_, Some(Action::Cancel)) => {
+            let changed = form.changes(state.focused());
+            if !super::update::asks_first(state, changed) {
+                return;
+            }
+        }
         (_, Some(Action::Newline)) if form.at == SYSTEM => form.paste("\n"),
         (KeyCode::Enter, _) => {
             if form.apply(state.focused_mut(), theme) {

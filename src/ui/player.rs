@@ -40,6 +40,9 @@ pub async fn play(mut replay: Replay, frame: usize, options: Options) -> anyhow:
         leave: None,
     };
     player.seek(frame)?;
+    if player.state.mouse {
+        player.screen.mouse(true)?;
+    }
     let mut input = listen_for_input(super::outside::Gate::default())?;
     while player.leave.is_none() {
         player.turn(&mut input, &mut signals).await?;
@@ -134,6 +137,7 @@ impl Player {
                 Effect::Redraw => self.screen.forget()?,
                 Effect::Suspend => self.suspend(true)?,
                 Effect::Quit => self.leave = Some(0),
+                Effect::Mouse(ours) => self.screen.mouse(ours)?,
                 Effect::Copy(text) => self.screen.copy(&text)?,
                 Effect::LoadColours => {
                     let highlighter = Arc::new(super::rich::code::Highlighter::load());

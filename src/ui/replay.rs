@@ -8,7 +8,9 @@ use super::format::{count, rate, time};
 use super::keymap::{Action, Film};
 use super::people::Person;
 use super::state::{MAX_PANES, Mode, State};
+use super::theme::Theme;
 use super::update::{Effect, on_event};
+use super::words::say;
 use crate::batch::{RequestId, UserId};
 use crate::conversation::Conversation;
 use crate::engine::api::Event;
@@ -52,9 +54,9 @@ impl Reel {
     }
 
     /// The line above the keys, longest wording first.
-    pub fn wordings(&self) -> Vec<String> {
-        let step = format!("replay: step {} of {}", count(self.frame as u64), count(self.steps as u64));
-        let state = if self.playing { "playing" } else { "paused" };
+    pub fn wordings(&self, theme: Theme) -> Vec<String> {
+        let step = say!(theme, "replay: step {} of {}", count(self.frame as u64), count(self.steps as u64));
+        let state = theme.tr(if self.playing { "playing" } else { "paused" });
         let speed = match self.power {
             power if power < 0 => format!("1/{}x", 1 << -power),
             _ => format!("{}x", rate(self.speed()).trim_end_matches(".0")),
@@ -62,10 +64,10 @@ impl Reel {
         let short = format!("{step} · {state} · {speed}");
         let mut long = format!("{short} · {}", time(self.time));
         if self.others > 0 {
-            long.push_str(&format!(" · {} more users", self.others));
+            long.push_str(&format!(" · {}", say!(theme, "{} more users", self.others)));
         }
         let end = self.cut.as_ref().filter(|_| self.frame == self.steps);
-        let cut = end.map_or(long.clone(), |why| format!("{long} · the recording is not whole: {why}"));
+        let cut = end.map_or(long.clone(), |why| format!("{long} · {}", say!(theme, "the recording is not whole: {}", why)));
         vec![cut, long, short, step]
     }
 }
@@ -112,7 +114,7 @@ pub fn act(state: &mut State, action: Action) -> Option<Vec<Effect>> {
         Action::Back if leaving => vec![Effect::Quit],
         Action::Back => {
             reel.leaving = true;
-            state.say("Esc once more quits");
+            state.say(state.options.theme.tr("Esc once more quits"));
             Vec::new()
         }
         Action::NextPane
@@ -126,6 +128,7 @@ pub fn act(state: &mut State, action: Action) -> Option<Vec<Effect>> {
         | Action::Search
         | Action::CopyAnswer
         | Action::Raw
+        | Action::Mouse
         | Action::Help
         | Action::Palette
         | Action::Redraw
@@ -146,7 +149,7 @@ pub fn go_to(state: &mut State, typed: &str) -> Vec<Effect> {
         }
         _ => {
             let steps = reel.steps;
-            state.complain(format!("a step is a number from 0 to {steps}"));
+            state.complain(say!(state.options.theme, "a step is a number from 0 to {}", steps));
             Vec::new()
         }
     }
@@ -211,11 +214,12 @@ fn rename(state: &mut State, user: UserId, name: &str) {
 }
 
 fn show(state: &mut State, user: UserId, what: &What) {
+    let theme = state.options.theme;
     let event = match what {
         What::Named(_) => return,
         What::Asked { words, tokens } => {
             let Some(pane) = state.pane_of(user) else { return };
-            let prompt = words.as_deref().map_or_else(|| format!("({tokens} token ids)"), str::to_owned);
+            let prompt = words.as_deref().map_or_else(|| say!(theme, "({} token ids)", tokens), str::to_owned);
             // A recording that is longer than a conversation may be goes on in a new one.
             let after = pane.conversation.leaf();
             if pane.ask(after, &prompt, None).is_err() {
@@ -227,7 +231,7 @@ fn show(state: &mut State, user: UserId, what: &What) {
         }
         What::Refused(why) => {
             let Some(pane) = state.pane_of(user) else { return };
-            return pane.conclude(Some(format!("refused: {}", super::text::one_line(why))), None);
+            return pane.conclude(Some(say!(theme, "refused: {}", super::text::one_line(why))), None);
         }
         What::Text(text) => Event::Token { step: 0, token: 0, text: text.to_string() },
         What::Admitted => Event::Admitted { step: 0, cached: 0 },
@@ -240,13 +244,14 @@ fn show(state: &mut State, user: UserId, what: &What) {
 /// The panes of the people of a recording, each with the name that was given first; who has no pane is known by name. Gives
 /// the number of those.
 pub fn seat(state: &mut State, people: &[(UserId, Option<String>)]) -> usize {
+    let theme = state.options.theme;
     while state.panes.len() < people.len().min(MAX_PANES) {
         state.add_pane();
     }
     // No letter is taken by a name that nobody has.
     for (pane, (user, name)) in state.panes.iter_mut().zip(people) {
         pane.person =
-            Person { user: *user, name: name.clone().unwrap_or_else(|| format!("user {}", user.0)), ..pane.person.clone() };
+            Person { user: *user, name: name.clone().unwrap_or_else(|| say!(theme, "user {}", user.0)), ..pane.person.clone() };
         pane.person.letter = '?';
     }
     for at in 0..state.panes.len().min(people.len()) {
@@ -255,7 +260,7 @@ pub fn seat(state: &mut State, people: &[(UserId, Option<String>)]) -> usize {
         state.panes[at].person.name = name;
     }
     for (at, (user, name)) in people.iter().enumerate().skip(MAX_PANES) {
-        let name = name.as_deref().map_or_else(|| format!("user {}", user.0), super::text::one_line);
+        let name = name.as_deref().map_or_else(|| say!(theme, "user {}", user.0), super::text::one_line);
         let letter = state.free_letter(&name, None);
         state.remember(Person { user: *user, name, letter, hue: at % MAX_PANES });
     }

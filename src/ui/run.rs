@@ -371,12 +371,13 @@ impl App {
         if self.outside.is_some() {
             return;
         }
+        let theme = self.state.options.theme;
         let command = outside::editor(|name| std::env::var(name).ok());
         if !self.gate.shut(terminal::wake_input) {
-            return self.take(Msg::Edited(user, Err("the keyboard cannot be given away now".into())));
+            return self.take(Msg::Edited(user, Err(theme.tr("the keyboard cannot be given away now").into())));
         }
         self.screen.give_back();
-        match Outside::start(user, &command, text) {
+        match Outside::start(user, &command, text, theme) {
             Ok(outside) => self.outside = Some(outside),
             Err(why) => {
                 self.gate.open();

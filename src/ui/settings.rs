@@ -512,7 +512,9 @@ pub fn compared(state: &State) -> Option<Vec<(&'static str, String, String)>> {
         ("step", Box::new(move |sample| seconds(sample.step)), time),
     ];
     let words = |value: Option<f64>, say: fn(f64) -> String| value.map_or_else(|| format::UNKNOWN.to_owned(), say);
-    let line = |(name, value, say): &Figure| (*name, words(mean(&before, value), *say), words(mean(&since, value), *say));
+    let line = |(name, value, say): &Figure| {
+        (state.options.theme.tr(name), words(mean(&before, value), *say), words(mean(&since, value), *say))
+    };
     Some(figures.iter().map(line).collect())
 }
 

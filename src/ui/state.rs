@@ -21,6 +21,7 @@ use super::settings::{Desk, Settings};
 use super::talk::{Asked, Kept, Rewriting};
 use super::theme::Theme;
 use super::transcript::Transcript;
+use super::words::say;
 use crate::batch::{RequestId, UserId};
 use crate::conversation::Conversation;
 use crate::engine::api::{Pace, Snapshot, Status, TakenBy, UserView};
@@ -221,6 +222,8 @@ pub struct State {
     pub kept: bool,
     /// The store's numbers of conversations that came from it.
     pub(super) kept_as: HashMap<u64, i64>,
+    /// Esc was the newest key where something was changed: once more discards it.
+    pub leaving: bool,
     /// This is a recording.
     pub replay: Option<Reel>,
     /// Grammars of code, once they are loaded; and whether somebody was asked to load them.
@@ -263,6 +266,7 @@ impl State {
             verdict: None,
             kept: false,
             kept_as: HashMap::new(),
+            leaving: false,
             replay: None,
             highlighter: None,
             colours_asked: false,
@@ -295,7 +299,7 @@ impl State {
         let conversation = self.new_conversation();
         let mut names = self.options.names.iter().map(String::as_str).chain(NAMES);
         let name = names.find(|name| !name.trim().is_empty() && !taken.iter().any(|other| other == name));
-        let name = name.map_or_else(|| format!("user {}", self.next_user), super::text::one_line);
+        let name = name.map_or_else(|| say!(self.options.theme, "user {}", self.next_user), super::text::one_line);
         let hue = (0..MAX_PANES).find(|hue| self.panes.iter().all(|pane| pane.person.hue != *hue)).unwrap_or(0);
         let letter = self.free_letter(&name, None);
         let transcript = self.panes.first().map(|pane| pane.transcript.cleared()).unwrap_or_default();
@@ -383,12 +387,23 @@ impl State {
 
     /// The keys that are in force.
     pub fn keys(&self) -> &'static [keymap::Binding] {
+        let film = self.replay.is_some();
         match &self.mode {
             Mode::Pick(_) => keymap::PICK,
-            _ if self.machine.look.is_some() => keymap::LOOK,
-            _ if self.machine.alone.is_some() => keymap::ALONE,
+            _ if self.machine.look.is_some() => keymap::over(keymap::View::Look, film),
+            _ if self.machine.alone.is_some() => keymap::over(keymap::View::Alone, film),
             _ if self.replay.is_some() => keymap::REPLAY,
             _ => keymap::room(),
+        }
+    }
+
+    /// What the palette offers.
+    pub fn offered(&self) -> &'static [keymap::Binding] {
+        let film = self.replay.is_some();
+        match (&self.machine.look, self.machine.alone) {
+            (Some(_), _) => keymap::offered_over(keymap::View::Look, film),
+            (None, Some(_)) => keymap::offered_over(keymap::View::Alone, film),
+            (None, None) => self.keys(),
         }
     }
 

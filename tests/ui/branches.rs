@@ -175,3 +175,32 @@ fn every_change_can_be_kept() {
     act(&mut state, key(KeyCode::Char('y')));
     assert!(state.take_changes().iter().any(|kept| kept.user == UserId(0)), "also what a closed pane had left");
 }
+
+#[test]
+fn a_prompt_to_all_leaves_alone_what_another_pane_writes_anew() {
+    let mut state = asked();
+    act(&mut state, alt('e'));
+    type_text(&mut state, " and more");
+    assert!(state.focused().rewriting.is_some());
+    act(&mut state, key(KeyCode::Tab));
+    type_text(&mut state, "to everybody");
+    let effects = act(&mut state, alt('a'));
+    assert_eq!(effects.len(), state.panes.len(), "everybody is asked");
+    let pane = &state.panes[0];
+    assert_eq!(pane.editor.text(), "hello and more", "its text stays");
+    assert!(pane.rewriting.is_some(), "it still writes the message anew");
+    let path = pane.conversation.path();
+    let texts: Vec<&str> = path.iter().map(|id| pane.conversation.node(*id).unwrap().text.as_str()).collect();
+    assert_eq!(texts, ["hello", "Hi there", "to everybody", ""], "an ordinary next prompt");
+}
+
+#[test]
+fn what_is_written_anew_and_sent_to_all_stands_beside_the_first_in_its_own_pane() {
+    let mut state = asked();
+    act(&mut state, alt('e'));
+    type_text(&mut state, " again");
+    act(&mut state, alt('a'));
+    let pane = &state.panes[0];
+    assert!(pane.rewriting.is_none() && pane.editor.is_empty());
+    assert_eq!(pane.conversation.node(pane.conversation.path()[0]).unwrap().text, "hello again");
+}

@@ -163,3 +163,18 @@ fn text_held_while_it_streams_says_what_is_below() {
     let body = |picture: &str| picture.lines().nth(4).map(str::to_owned);
     assert_eq!(body(&held), body(&after), "the view holds still");
 }
+
+#[test]
+fn a_long_notice_is_read_to_its_end() {
+    let mut state = state(fresh());
+    state.complain(
+        "/home/ana/.local/share/batchroom/batchroom.db is damaged (database disk image is malformed): \
+         move it away, or name another place with --data",
+    );
+    let shown = picture(&mut state, 80, 24);
+    assert!(shown.contains("another place with --data") || shown.contains("with --data"), "{shown}");
+    state.complain("so many words ".repeat(60));
+    let shown = picture(&mut state, 80, 24);
+    assert_eq!(shown.lines().filter(|line| line.contains("so many words")).count(), 3, "three lines at most: {shown}");
+    assert!(shown.lines().any(|line| line.ends_with('…')), "and it is said that there is more: {shown}");
+}

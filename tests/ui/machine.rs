@@ -228,7 +228,7 @@ fn charts_reach_further_back() {
 }
 
 /// Twelve people, the last of whom wait.
-fn crowd() -> State {
+pub fn crowd() -> State {
     let mut state = busy();
     let names = ["kim", "linh", "mai", "nam", "oto", "phúc", "quân", "ren"];
     let mut snapshot = rich();

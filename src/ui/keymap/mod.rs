@@ -9,8 +9,10 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::pick::PickAct;
 
+mod over;
 mod tables;
 
+pub use over::{View, offered_over, over};
 pub use tables::{ALONE, LOOK, PICK, REPLAY, TABLE};
 
 /// Everything a person can ask of the screen.

@@ -220,6 +220,7 @@ pub const REPLAY: &[Binding] = &[
     bind(Action::CopyAnswer, &[Key::alt('c')], "", "copy the last answer (OSC 52)", Group::Chat),
     bind(Action::Raw, &[Key::alt('v')], "", "answers as Markdown, or as they were written", Group::Chat),
     bind(Action::Palette, &[Key::ctrl('p')], "", "list every action and run one", Group::Program),
+    bind(Action::Mouse, &[Key::alt('u')], "", "the mouse chooses panes and scrolls, or selects text again", Group::Program),
     bind(Action::Help, &[Key::plain(KeyCode::F(1))], "help", "these keys", Group::Program),
     bind(Action::Redraw, &[Key::ctrl('l')], "", "draw the screen again", Group::Program),
     bind(Action::Suspend, &[Key::ctrl('z')], "", "to the shell; fg comes back", Group::Program),

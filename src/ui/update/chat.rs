@@ -7,7 +7,7 @@ use crate::engine::api::{Event, FinishReason, Finished, Snapshot};
 use crate::ui::keymap::{self, Action};
 use crate::ui::refusal;
 use crate::ui::state::State;
-use crate::ui::talk::{changes, figures};
+use crate::ui::talk::{Rewriting, changes, figures};
 use crate::ui::theme::Theme;
 use crate::ui::words::say;
 
@@ -37,7 +37,8 @@ pub(super) fn send(state: &mut State, at: usize) -> Vec<Effect> {
         return Vec::new();
     }
     let draft = state.panes[at].editor.take();
-    submit(state, at, slash::plain(&draft)).into_iter().collect()
+    let rewriting = state.panes[at].rewriting.take();
+    submit(state, at, slash::plain(&draft), rewriting).into_iter().collect()
 }
 
 /// Sends a text in a pane as it is: a slash in it is no command, and the draft stays.
@@ -52,16 +53,17 @@ pub fn ask(state: &mut State, at: usize, text: &str) -> Vec<Effect> {
         return Vec::new();
     }
     state.panes[at].editor.keep(&text);
-    submit(state, at, &text).into_iter().collect()
+    submit(state, at, &text, None).into_iter().collect()
 }
 
-/// Asks in a pane; the text goes back to the editor when the conversation is full.
-pub(super) fn submit(state: &mut State, at: usize, draft: &str) -> Option<Effect> {
+/// Asks in a pane, in place of the message that is written anew if there is one; the text goes back to the editor when the
+/// conversation is full.
+pub(super) fn submit(state: &mut State, at: usize, draft: &str, rewriting: Option<Rewriting>) -> Option<Effect> {
     let theme = state.options.theme;
     let maker = branches::maker(state, at);
     let pane = &mut state.panes[at];
     let user = pane.person.user;
-    let (parent, fork_of) = match pane.rewriting.take() {
+    let (parent, fork_of) = match rewriting {
         Some(rewriting) => {
             pane.editor.set(&rewriting.draft);
             (pane.conversation.node(rewriting.node).and_then(|node| node.parent), Some(user))
@@ -96,19 +98,32 @@ pub(super) fn send_all(state: &mut State) -> Vec<Effect> {
         state.say_busy(theme.tr("every pane is still being answered: the draft stays"));
         return Vec::new();
     }
-    let _ = state.panes[focus].editor.take();
-    to_all(state, &draft)
+    // In the pane that it was written in, it may be a message written anew; while that pane is busy, it stays there as that.
+    let rewriting = match state.focused().live {
+        true => None,
+        false => state.focused_mut().rewriting.take(),
+    };
+    if state.focused().rewriting.is_none() {
+        let _ = state.panes[focus].editor.take();
+    }
+    ask_all(state, &draft, rewriting)
 }
 
-/// A text to every pane that is free.
+/// A text to every pane that is free, as the next prompt: a pane that writes a message anew goes on with that.
 pub(super) fn to_all(state: &mut State, draft: &str) -> Vec<Effect> {
+    ask_all(state, draft, None)
+}
+
+/// `rewriting` is what the focused pane writes anew with this.
+fn ask_all(state: &mut State, draft: &str, mut rewriting: Option<Rewriting>) -> Vec<Effect> {
     let theme = state.options.theme;
     let busy = state.live();
     let free: Vec<usize> = (0..state.panes.len()).filter(|at| !state.panes[*at].live).collect();
     let mut effects = Vec::new();
     for at in free {
         state.panes[at].editor.keep(draft);
-        effects.extend(submit(state, at, draft));
+        let anew = if at == state.focus { rewriting.take() } else { None };
+        effects.extend(submit(state, at, draft, anew));
     }
     if busy > 0 {
         let (sent, all) = (effects.len(), state.panes.len());

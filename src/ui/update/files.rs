@@ -3,7 +3,7 @@
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::Effect;
-use super::modes::type_into;
+use super::modes::{asks_first, type_into};
 use crate::conversation::NodeId;
 use crate::ui::editor::{DRAFT_MAX, Editor};
 use crate::ui::keymap::{Action, key_for};
@@ -90,7 +90,14 @@ pub(super) fn export(state: &mut State, path: &str, replace: bool) -> Vec<Effect
 
 pub(super) fn export_key(state: &mut State, key: KeyEvent, action: Option<Action>, mut save: Save) -> Vec<Effect> {
     match (key.code, action) {
-        (KeyCode::Esc, _) | (_, Some(Action::Cancel)) => Vec::new(),
+        (KeyCode::Esc, _) | (_, Some(Action::Cancel)) => {
+            let path = save.path.text();
+            let typed = path != name_for(&state.focused().person.name) && save.exists.as_deref() != Some(path);
+            if asks_first(state, typed) {
+                state.mode = Mode::Export(save);
+            }
+            Vec::new()
+        }
         (KeyCode::Enter, _) => {
             let path = save.path.text().trim().to_owned();
             if path.is_empty() {

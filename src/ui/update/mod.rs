@@ -27,7 +27,7 @@ use chat::{clear, close_pane, send, send_all};
 use model::{model, on_fetched, on_progress, on_switched, switch_back, switch_if_waiting};
 use modes::{help_key, log_key, palette_key, rename_key, settings_key};
 
-pub(super) use modes::type_into;
+pub(super) use modes::{asks_first, type_into};
 
 pub use chat::ask;
 pub(super) use chat::on_event;
@@ -196,7 +196,7 @@ fn take(state: &mut State, msg: Msg) -> Vec<Effect> {
         }
         Msg::Lost(user) => {
             bots::on_lost(state, Some(user));
-            let fault = state.snapshot.fault.clone().unwrap_or_else(|| "the engine has stopped".into());
+            let fault = state.snapshot.fault.clone().unwrap_or_else(|| state.options.theme.tr("the engine has stopped").into());
             if let Some(pane) = state.pane_of(user) {
                 pane.conclude(Some(fault), None);
             }
@@ -259,10 +259,11 @@ fn on_key(state: &mut State, key: KeyEvent) -> Vec<Effect> {
     if action == Some(Action::Redraw) {
         return vec![Effect::Redraw];
     }
+    state.leaving &= key.code == KeyCode::Esc || action == Some(Action::Cancel);
     match std::mem::replace(&mut state.mode, Mode::Chat) {
         Mode::Chat => on_chat_key(state, key, action),
         Mode::Help { scroll } => {
-            state.mode = help_key(key, action, scroll);
+            state.mode = help_key(state, key, scroll);
             Vec::new()
         }
         Mode::Palette { filter, chosen } => palette_key(state, key, action, filter, chosen),
@@ -324,6 +325,7 @@ fn on_chat_key(state: &mut State, key: KeyEvent, action: Option<Action>) -> Vec<
 
 /// Carries out an action of the key table, whether it came by key or from the palette.
 pub fn act(state: &mut State, action: Action) -> Vec<Effect> {
+    machine::make_room(state, action);
     if let Some(effects) = machine::act(state, action) {
         return effects;
     }

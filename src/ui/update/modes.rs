@@ -7,16 +7,21 @@ use crate::ui::editor::Editor;
 use crate::ui::keymap::{self, Action, Edit};
 use crate::ui::settings::{Desk, Knob};
 use crate::ui::state::{Mode, State};
+use crate::ui::view::popup;
 
-pub(super) fn help_key(key: KeyEvent, action: Option<Action>, scroll: usize) -> Mode {
-    match (key.code, action) {
-        (KeyCode::Down, _) => Mode::Help { scroll: scroll + 1 },
-        (KeyCode::Up, _) => Mode::Help { scroll: scroll.saturating_sub(1) },
-        (KeyCode::PageDown, _) => Mode::Help { scroll: scroll + 10 },
-        (KeyCode::PageUp, _) => Mode::Help { scroll: scroll.saturating_sub(10) },
-        (KeyCode::Home, _) => Mode::Help { scroll: 0 },
-        _ => Mode::Chat,
-    }
+pub(super) fn help_key(state: &State, key: KeyEvent, scroll: usize) -> Mode {
+    let most = popup::help_most(state);
+    let scroll = scroll.min(most);
+    let scroll = match key.code {
+        KeyCode::Down => scroll + 1,
+        KeyCode::Up => scroll.saturating_sub(1),
+        KeyCode::PageDown => scroll + 10,
+        KeyCode::PageUp => scroll.saturating_sub(10),
+        KeyCode::Home => 0,
+        KeyCode::End => most,
+        _ => return Mode::Chat,
+    };
+    Mode::Help { scroll: scroll.min(most) }
 }
 
 pub(super) fn palette_key(
@@ -26,7 +31,7 @@ pub(super) fn palette_key(
     mut filter: Editor,
     chosen: usize,
 ) -> Vec<Effect> {
-    let found = keymap::search(state.keys(), filter.text(), state.options.theme.lang());
+    let found = keymap::search(state.offered(), filter.text(), state.options.theme.lang());
     let last = found.len().saturating_sub(1);
     let chosen = match (key.code, action) {
         (KeyCode::Esc, _) | (_, Some(Action::Cancel | Action::Palette)) => return Vec::new(),
@@ -44,6 +49,13 @@ pub(super) fn palette_key(
     Vec::new()
 }
 
+/// Whether what is open stays for now: something in it was changed, and this is the first Esc. Its foot says so then.
+pub(in crate::ui) fn asks_first(state: &mut State, changed: bool) -> bool {
+    let asks = changed && !std::mem::take(&mut state.leaving);
+    state.leaving = asks;
+    asks
+}
+
 /// A key in a one-line field.
 pub(in crate::ui) fn type_into(editor: &mut Editor, key: KeyEvent, action: Option<Action>) {
     match (key.code, action) {
@@ -58,7 +70,11 @@ pub(in crate::ui) fn type_into(editor: &mut Editor, key: KeyEvent, action: Optio
 
 pub(super) fn rename_key(state: &mut State, key: KeyEvent, action: Option<Action>, mut editor: Editor) -> Vec<Effect> {
     match (key.code, action) {
-        (KeyCode::Esc, _) | (_, Some(Action::Cancel)) => {}
+        (KeyCode::Esc, _) | (_, Some(Action::Cancel)) => {
+            if asks_first(state, !editor.is_empty()) {
+                state.mode = Mode::Rename(editor);
+            }
+        }
         (KeyCode::Enter, _) => return rename(state, editor.text()),
         _ => {
             type_into(&mut editor, key, action);
@@ -82,7 +98,8 @@ pub(super) fn rename(state: &mut State, name: &str) -> Vec<Effect> {
 
 /// The log: arrows scroll, any other key closes it.
 pub(super) fn log_key(state: &mut State, key: KeyEvent, lines: Vec<String>, below: usize) {
-    let most = lines.len().saturating_sub(1);
+    let most = lines.len().saturating_sub(popup::log_rows(state.area).max(1));
+    let below = below.min(most);
     let below = match key.code {
         KeyCode::Up => below + 1,
         KeyCode::Down => below.saturating_sub(1),
@@ -100,6 +117,10 @@ pub(super) fn settings_key(state: &mut State, key: KeyEvent, action: Option<Acti
     let mut effects = Vec::new();
     if let Some(mut editor) = desk.typing.take() {
         match (key.code, action) {
+            (KeyCode::Esc, _) | (_, Some(Action::Cancel)) if asks_first(state, !editor.is_empty()) => {
+                desk.error = Some(state.options.theme.tr(popup::DISCARDS).to_owned());
+                desk.typing = Some(editor);
+            }
             (KeyCode::Esc, _) | (_, Some(Action::Cancel)) => desk.error = None,
             (KeyCode::Enter, _) => match desk.knob().typed(state, editor.text()) {
                 Ok(done) => (effects, desk.error) = (done, None),

@@ -245,13 +245,14 @@ fn figures(scene: &Scene<'_>) -> Vec<String> {
     ]
 }
 
-/// Every chart large, in a grid, from row `scroll` of the grid on.
-pub fn draw_large(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, theme: Theme, reach: Reach, scroll: usize) {
+/// Every chart large, in a grid, from row `scroll` of the grid on; gives how far it can be scrolled.
+pub fn draw_large(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, theme: Theme, reach: Reach, scroll: usize) -> usize {
     let scene = Scene::new(snapshot, reach, theme);
     let figures = [say!(theme, "the last {}", reach.name())];
-    let Some(inner) = panel::frame(buf, area, theme.tr("charts"), &figures, theme) else { return };
+    let Some(inner) = panel::frame(buf, area, theme.tr("charts"), &figures, theme) else { return 0 };
     if scene.series.is_empty() {
-        return nothing(buf, inner, theme);
+        nothing(buf, inner, theme);
+        return 0;
     }
     let charts = charts(&scene);
     let beside = if usize::from(inner.width) >= BESIDE { 2 } else { 1 };
@@ -285,6 +286,7 @@ pub fn draw_large(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, theme: Them
     }
     let line = text::first_fit(&wordings, usize::from(inner.width));
     panel::put(buf, inner, last, Line::styled(line, theme.quiet()));
+    lines - shown
 }
 
 /// Title, curve and axis of one chart.

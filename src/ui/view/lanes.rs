@@ -243,6 +243,12 @@ const LEGEND: [(&str, &str, &str); 7] = [
     ("!", "failed", "failed"),
 ];
 
+/// All signs of the legend.
+#[cfg(test)]
+pub fn signs() -> impl Iterator<Item = char> {
+    LEGEND.iter().flat_map(|(signs, ..)| signs.chars())
+}
+
 /// The legend on one line: as many of the signs as fit in the longest wording that has room for all.
 pub fn legend(columns: usize, failed: bool, theme: Theme) -> Line<'static> {
     let items = &LEGEND[..if failed { 7 } else { 6 }];

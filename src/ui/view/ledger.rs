@@ -21,16 +21,16 @@ pub fn wanted_height(snapshot: &Snapshot, _width: u16) -> u16 {
 }
 
 pub fn draw(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: &People, theme: Theme) {
-    draw_scrolled(buf, area, snapshot, people, theme, 0);
+    let _ = draw_scrolled(buf, area, snapshot, people, theme, 0);
 }
 
-/// The same, with the first `scroll` victims left out.
-pub fn draw_scrolled(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: &People, theme: Theme, scroll: usize) {
+/// The same, with the first `scroll` victims left out; gives how many can be.
+pub fn draw_scrolled(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: &People, theme: Theme, scroll: usize) -> usize {
     let ledger = &snapshot.ledger;
     let share = |part: u64| format::percent(part, ledger.asked);
     let cached = (ledger.asked > 0).then(|| say!(theme, "{} of all prompts cached", share(ledger.hit)));
     let figures: Vec<String> = cached.into_iter().chain((ledger.asked > 0).then(|| share(ledger.hit))).collect();
-    let Some(inner) = panel::frame(buf, area, theme.tr("saved and paid twice"), &figures, theme) else { return };
+    let Some(inner) = panel::frame(buf, area, theme.tr("saved and paid twice"), &figures, theme) else { return 0 };
     let (width, height) = (usize::from(inner.width), usize::from(inner.height));
     let mut lines: Vec<(String, Style)> = vec![
         (text::first_fit(&saved(snapshot, theme), width), theme.good()),
@@ -44,7 +44,8 @@ pub fn draw_scrolled(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: 
     ];
     // Victims give way to the sums, and the last line of them says how many there are.
     let room = height.saturating_sub(lines.len() + tail.len()).max(usize::from(height > lines.len()));
-    victims.drain(..scroll.min(victims.len().saturating_sub(room)));
+    let most = victims.len().saturating_sub(room);
+    victims.drain(..scroll.min(most));
     if victims.len() > room {
         let left = victims.len() - room.saturating_sub(1);
         victims.truncate(room.saturating_sub(1));
@@ -55,6 +56,7 @@ pub fn draw_scrolled(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: 
     for (row, (words, style)) in lines.into_iter().enumerate() {
         panel::put(buf, inner, row, Line::styled(words, style));
     }
+    most
 }
 
 fn saved(snapshot: &Snapshot, theme: Theme) -> Vec<String> {

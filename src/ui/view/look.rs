@@ -50,7 +50,8 @@ fn who(snapshot: &Snapshot, window: Window, rows: usize) -> (Vec<UserId>, Vec<Ve
     (places.iter().map(|at| users[*at]).collect(), places.iter().map(|at| all[*at].clone()).collect(), left_out)
 }
 
-pub fn draw(buf: &mut Buffer, area: Rect, state: &State, look: &Look, people: &People) {
+/// Draws both, and gives how far the words can be scrolled.
+pub fn draw(buf: &mut Buffer, area: Rect, state: &State, look: &Look, people: &People) -> usize {
     let area = area.intersection(buf.area);
     let theme = state.options.theme;
     let users = look.held.users.len().clamp(3, 40) as u16;
@@ -60,11 +61,14 @@ pub fn draw(buf: &mut Buffer, area: Rect, state: &State, look: &Look, people: &P
     picture_of(buf, top, look, state, people);
     let title = theme.tr("what was decided");
     let figures: Vec<String> = look.record().iter().map(|record| say!(theme, "step {}", format::count(record.step))).collect();
-    let Some(inner) = panel::frame(buf, under, title, &figures, theme) else { return };
-    if let Some(record) = look.record() {
-        let before = look.place.checked_sub(1).and_then(|place| look.held.timeline.get(place));
-        let words = step::sentences(record, before.map(|before| &**before), people, theme);
-        step::draw_words(buf, inner, &words, look.scroll, theme);
+    let Some(inner) = panel::frame(buf, under, title, &figures, theme) else { return 0 };
+    match look.record() {
+        Some(record) => {
+            let before = look.place.checked_sub(1).and_then(|place| look.held.timeline.get(place));
+            let words = step::sentences(record, before.map(|before| &**before), people, theme);
+            step::draw_words(buf, inner, &words, look.scroll, theme)
+        }
+        None => 0,
     }
 }
 

@@ -23,11 +23,9 @@ pub fn draw(buf: &mut Buffer, area: Rect, state: &State, people: &People) {
     if area.height == 0 || area.width == 0 {
         return;
     }
-    if let Some(look) = &state.machine.look {
-        return look::draw(buf, area, state, look, people);
-    }
-    if let Some(panel) = state.machine.alone {
-        return draw_alone(buf, area, panel, state, people);
+    if state.machine.is_open() {
+        let _ = draw_open(buf, area, state, people, None);
+        return;
     }
     if state.rooms == Rooms::Machine && area.width >= 120 {
         let left = Rect { width: area.width / 2, ..area };
@@ -74,7 +72,9 @@ impl Panel {
         match self {
             Panel::Timeline => timeline::draw(buf, area, snapshot, people, theme),
             Panel::Step => step::draw(buf, area, snapshot, people, theme),
-            Panel::Users => users::draw_sorted(buf, area, snapshot, people, theme, state.machine.sort),
+            Panel::Users => {
+                let _ = users::draw_sorted(buf, area, snapshot, people, theme, (state.machine.sort, None));
+            }
             Panel::Kv => kv::draw(buf, area, snapshot, people, theme),
             Panel::Charts => charts::draw_over(buf, area, snapshot, people, theme, state.machine.span),
             Panel::Times => times::draw(buf, area, snapshot, people, theme),
@@ -85,17 +85,40 @@ impl Panel {
     }
 }
 
+/// How far what has the whole screen can be scrolled.
+pub fn most(state: &State, area: Rect) -> usize {
+    let people = state.people();
+    if !state.machine.is_open() || area.is_empty() {
+        return 0;
+    }
+    draw_open(&mut Buffer::empty(area), area, state, &people, Some(usize::MAX))
+}
+
+/// What has the whole screen; gives how far it can be scrolled. `scroll`: in place of how far it was.
+fn draw_open(buf: &mut Buffer, area: Rect, state: &State, people: &People, scroll: Option<usize>) -> usize {
+    match (&state.machine.look, state.machine.alone) {
+        (Some(look), _) => look::draw(buf, area, state, look, people),
+        (None, Some(panel)) => draw_alone(buf, area, panel, state, people, scroll.unwrap_or(state.machine.scroll)),
+        (None, None) => 0,
+    }
+}
+
 /// One panel on all of the area, with more in it where it has more.
-fn draw_alone(buf: &mut Buffer, area: Rect, panel: Panel, state: &State, people: &People) {
+fn draw_alone(buf: &mut Buffer, area: Rect, panel: Panel, state: &State, people: &People, scroll: usize) -> usize {
     let (snapshot, theme) = (state.shown(), state.options.theme);
-    let scroll = state.machine.scroll;
     match panel {
         Panel::Step => step::draw_scrolled(buf, area, snapshot, people, theme, scroll),
         Panel::Charts => charts::draw_large(buf, area, snapshot, theme, state.machine.span, scroll),
         Panel::Ledger => ledger::draw_scrolled(buf, area, snapshot, people, theme, scroll),
         Panel::Signals => signals::draw_scrolled(buf, area, snapshot, people, theme, scroll),
         Panel::Notes => notes::draw_scrolled(buf, area, snapshot, people, theme, scroll),
-        Panel::Timeline | Panel::Users | Panel::Kv | Panel::Times => panel.draw(buf, area, state, people),
+        Panel::Timeline => timeline::draw_scrolled(buf, area, snapshot, people, theme, Some(scroll)),
+        Panel::Users => users::draw_sorted(buf, area, snapshot, people, theme, (state.machine.sort, Some(scroll))),
+        Panel::Times => times::draw_scrolled(buf, area, snapshot, people, theme, scroll),
+        Panel::Kv => {
+            panel.draw(buf, area, state, people);
+            0
+        }
     }
 }
 

@@ -23,3 +23,6 @@ pub mod talk;
 pub mod timeline;
 pub mod times;
 pub mod users;
+
+#[cfg(test)]
+pub(super) use lanes::signs;

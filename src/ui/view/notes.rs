@@ -23,17 +23,18 @@ pub fn wanted_height(snapshot: &Snapshot, _width: u16) -> u16 {
 }
 
 pub fn draw(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: &People, theme: Theme) {
-    draw_scrolled(buf, area, snapshot, people, theme, 0);
+    let _ = draw_scrolled(buf, area, snapshot, people, theme, 0);
 }
 
-/// The same, without the newest `scroll` lines.
-pub fn draw_scrolled(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: &People, theme: Theme, scroll: usize) {
-    let Some(inner) = panel::frame(buf, area, theme.tr("events"), &figures(snapshot, theme), theme) else { return };
+/// The same, without the newest `scroll` lines; gives how many lines at least can be left out, all of them when `scroll` is
+/// more than there are.
+pub fn draw_scrolled(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: &People, theme: Theme, scroll: usize) -> usize {
+    let Some(inner) = panel::frame(buf, area, theme.tr("events"), &figures(snapshot, theme), theme) else { return 0 };
     let (width, height) = (usize::from(inner.width), usize::from(inner.height));
     if snapshot.notes.is_empty() {
         let words = text::clip(theme.tr("nothing has happened yet"), width);
         panel::put(buf, inner, 0, Line::styled(words, theme.quiet()));
-        return;
+        return 0;
     }
     let columns = Columns::new(snapshot, people, width);
     // From the newest back until the panel is full; what does not fit whole loses its first lines.
@@ -45,11 +46,13 @@ pub fn draw_scrolled(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: 
         lines.extend(note_lines(note, people, &columns, theme).into_iter().rev());
     }
     // There is no scrolling past the oldest.
-    lines.drain(..scroll.min(lines.len().saturating_sub(height)));
+    let most = lines.len().saturating_sub(height);
+    lines.drain(..scroll.min(most));
     lines.truncate(height);
     for (row, line) in lines.into_iter().rev().enumerate() {
         panel::put(buf, inner, row, line);
     }
+    most
 }
 
 fn figures(snapshot: &Snapshot, theme: Theme) -> Vec<String> {

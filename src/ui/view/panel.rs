@@ -167,6 +167,25 @@ pub fn pick_users(snapshot: &Snapshot, rows: usize, first: First) -> (Vec<&UserV
     (in_order(shown), in_order(left_out))
 }
 
+/// Users and how many rows they can be scrolled by: who is shown in so many rows from row `scroll` on, who is not.
+pub struct Shown<'a> {
+    pub shown: Vec<&'a UserView>,
+    pub left_out: Vec<&'a UserView>,
+    pub most: usize,
+}
+
+/// A window on users in an order of one's own; as above, one row is kept to say who is missing.
+pub fn window(mut users: Vec<&UserView>, rows: usize, scroll: usize) -> Shown<'_> {
+    if users.len() <= rows {
+        return Shown { shown: users, left_out: Vec::new(), most: 0 };
+    }
+    let rows = rows.saturating_sub(1);
+    let most = users.len() - rows;
+    let first = scroll.min(most);
+    let shown = users.drain(first..first + rows).collect();
+    Shown { shown, left_out: users, most }
+}
+
 /// `+3 more: 2 decode, 1 ended`; None when nobody is left out.
 pub fn left_out_words(left_out: &[&UserView], theme: Theme) -> Option<String> {
     let count = |which: fn(&Status) -> bool| left_out.iter().filter(|view| which(&view.status)).count();

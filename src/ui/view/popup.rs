@@ -5,11 +5,16 @@ use ratatui::layout::{Position, Rect};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, BorderType, Clear, Widget};
 
+use super::panel::wrapped;
 use crate::ui::editor::Editor;
 use crate::ui::keymap::{Action, Binding, Group, PICK, key_for, search};
 use crate::ui::state::{Mode, State};
 use crate::ui::text::{clip, one_line, width};
+use crate::ui::theme::Theme;
 use crate::ui::words::say;
+
+/// What the first Esc says where something was changed.
+pub const DISCARDS: &str = "Esc once more discards what was changed";
 
 /// Draws what is open, and says where the cursor goes.
 pub fn draw(buf: &mut Buffer, area: Rect, state: &State) -> Option<Position> {
@@ -50,6 +55,7 @@ pub(super) fn frame(buf: &mut Buffer, area: Rect, state: &State, size: (u16, u16
     let area = Rect { x: area.x + (area.width - width) / 2, y: area.y + (area.height - height) / 2, width, height };
     Clear.render(area, buf);
     let theme = state.options.theme;
+    let foot = if state.leaving { theme.tr(DISCARDS) } else { foot };
     let block = Block::bordered()
         .border_type(BorderType::Rounded)
         .border_style(theme.accent())
@@ -80,8 +86,36 @@ pub const GLOSSARY: [(&str, &str); 16] = [
     ("bot", "somebody made of program, who chats by themselves: load to watch"),
 ];
 
-/// Every action by group, and how to read the machine room.
-fn help_lines(state: &State) -> Vec<Line<'static>> {
+/// Columns of keys and head words in the help.
+const KEYS: usize = 24;
+
+/// A key or a word, and what it is, wrapped beside it; under it where there is too little room.
+fn entry(theme: Theme, key: &str, about: &str, columns: usize) -> Vec<Line<'static>> {
+    let left = if columns >= 60 { KEYS + 2 } else { 4 };
+    let room = columns.saturating_sub(left).max(1);
+    let mut about = wrapped(about, room).into_iter();
+    let mut lines = Vec::new();
+    let beside = left > 4 && width(key) + 3 <= left;
+    let mut first = vec![Span::styled(format!("  {key}"), theme.key())];
+    if beside {
+        first.push(Span::raw(" ".repeat(left - 2 - width(key))));
+        first.extend(about.next().map(Span::raw));
+    }
+    lines.push(Line::from(first));
+    lines.extend(about.map(|line| Line::from(format!("{}{line}", " ".repeat(left)))));
+    lines
+}
+
+/// What the screen calls it, and the English word where that is another.
+fn head_word(theme: Theme, word: &'static str) -> String {
+    match theme.tr(word) {
+        own if own == word => word.to_owned(),
+        own => format!("{own} ({word})"),
+    }
+}
+
+/// Every action by group, and how to read the machine room, on so many columns.
+fn help_lines(state: &State, columns: usize) -> Vec<Line<'static>> {
     let theme = state.options.theme;
     let mut lines = Vec::new();
     for group in Group::ALL {
@@ -97,32 +131,46 @@ fn help_lines(state: &State) -> Vec<Line<'static>> {
             labels.truncate(2);
             let shown = labels.join(", ");
             let keys = if binding.keys.is_empty() { say!(theme, "{}, then type it", key_for(Action::Palette)) } else { shown };
-            let pad = 24usize.saturating_sub(width(&keys));
-            let line = vec![
-                Span::styled(format!("  {keys}"), theme.key()),
-                Span::raw(" ".repeat(pad.max(1))),
-                Span::raw(theme.tr(binding.about)),
-            ];
-            lines.push(Line::from(line));
+            lines.extend(entry(theme, &keys, theme.tr(binding.about), columns));
         }
         lines.push(Line::default());
     }
     lines.push(Line::from(Span::styled(theme.tr("Reading the machine room"), theme.strong())));
     for (word, about) in GLOSSARY {
-        lines.push(Line::from(vec![Span::styled(format!("  {word:<24}"), theme.key()), Span::raw(theme.tr(about))]));
+        lines.extend(entry(theme, &head_word(theme, word), theme.tr(about), columns));
     }
     lines
 }
 
 fn help(buf: &mut Buffer, area: Rect, state: &State, scroll: usize) {
     let theme = state.options.theme;
-    let lines = help_lines(state);
+    let lines = help_lines(state, help_columns(area));
     let height = (lines.len() as u16 + 2).min(area.height);
-    let inner = frame(buf, area, state, (100, height), theme.tr("Help"), theme.tr("↑ ↓ PgUp PgDn scroll · any other key closes"));
+    let inner =
+        frame(buf, area, state, (HELP, height), theme.tr("Help"), theme.tr("↑ ↓ PgUp PgDn scroll · any other key closes"));
     let scroll = scroll.min(lines.len().saturating_sub(usize::from(inner.height)));
     for (row, line) in lines.iter().skip(scroll).take(usize::from(inner.height)).enumerate() {
         buf.set_line(inner.x + 1, inner.y + row as u16, line, inner.width.saturating_sub(2));
     }
+}
+
+/// Columns of the help with its border.
+const HELP: u16 = 100;
+
+/// Columns of its text.
+fn help_columns(area: Rect) -> usize {
+    usize::from(HELP.min(area.width).saturating_sub(4))
+}
+
+/// How far the help can be scrolled.
+pub fn help_most(state: &State) -> usize {
+    let lines = help_lines(state, help_columns(state.area)).len();
+    lines.saturating_sub(usize::from(state.area.height.saturating_sub(2)))
+}
+
+/// Lines of the log that are shown at once.
+pub fn log_rows(area: Rect) -> usize {
+    usize::from(area.height.saturating_sub(6))
 }
 
 /// The newest lines at the bottom.
@@ -143,7 +191,7 @@ fn log(buf: &mut Buffer, area: Rect, state: &State, lines: &[String], below: usi
 
 fn palette(buf: &mut Buffer, area: Rect, state: &State, filter: &Editor, chosen: usize) -> Option<Position> {
     let theme = state.options.theme;
-    let found = search(state.keys(), filter.text(), theme.lang());
+    let found = search(state.offered(), filter.text(), theme.lang());
     let inner = frame(buf, area, state, (76, 22), theme.tr("Everything"), theme.tr("type to find · Enter runs it · Esc closes"));
     if inner.height < 2 || inner.width < 4 {
         return None;

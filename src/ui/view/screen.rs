@@ -7,6 +7,7 @@ use super::{header, layout, machine, pane, popup, settings, status};
 use crate::engine::api::Status;
 use crate::ui::state::{Mode, Pane, State};
 use crate::ui::text::{clip, first_fit, width};
+use crate::ui::words::say;
 
 /// Tells panes and transcripts how large they are: what scrolling and wrapping depend on. Comes before `draw`.
 pub fn measure(state: &mut State, area: Rect) {
@@ -23,6 +24,11 @@ pub fn measure(state: &mut State, area: Rect) {
 fn arrange(state: &State, area: Rect) -> layout::Layout {
     let lines = status::lines(state, usize::from(area.width)).len() as u16;
     layout::divide(area, state, lines)
+}
+
+/// How far what has the machine room can be scrolled, as large as the screen is now.
+pub fn most_scroll(state: &State) -> usize {
+    machine::most(state, arrange(state, state.area).machine)
 }
 
 /// The pane, or its tab, at a place of the screen.
@@ -57,9 +63,9 @@ fn draw_signs(buf: &mut Buffer, area: Rect, state: &State) -> Option<Position> {
     if layout.too_small {
         let size = format!("{}×{}", layout::SMALLEST.0, layout::SMALLEST.1);
         let wordings = [
-            format!("make the window larger: {size} shows the machine room"),
-            format!("make the window larger ({size})"),
-            format!("larger, please: {size}"),
+            say!(theme, "make the window larger: {} shows the machine room", size),
+            say!(theme, "make the window larger ({})", size),
+            say!(theme, "larger, please: {}", size),
             format!("{size}!"),
             String::new(),
         ];

@@ -30,16 +30,17 @@ pub fn wanted_height(_snapshot: &Snapshot, _width: u16) -> u16 {
 }
 
 pub fn draw(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: &People, theme: Theme) {
-    draw_scrolled(buf, area, snapshot, people, theme, 0);
+    let _ = draw_scrolled(buf, area, snapshot, people, theme, 0);
 }
 
-pub fn draw_scrolled(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, _people: &People, theme: Theme, scroll: usize) {
+/// The same, from line `scroll` on; gives how far it can be scrolled.
+pub fn draw_scrolled(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, _people: &People, theme: Theme, scroll: usize) -> usize {
     let signs = signs(snapshot, theme);
     let figures = match signs.len() {
         0 => vec![theme.tr("nothing").to_owned()],
         signs => vec![theme.plural(signs, "{} sign", "{} signs")],
     };
-    let Some(inner) = panel::frame(buf, area, theme.tr("what is short"), &figures, theme) else { return };
+    let Some(inner) = panel::frame(buf, area, theme.tr("what is short"), &figures, theme) else { return 0 };
     let mut words: Vec<(String, Style)> = Vec::new();
     if signs.is_empty() {
         let none = "No sign that anything is short: nobody waits for seats, blocks or budget, and nobody was preempted lately.";
@@ -51,7 +52,7 @@ pub fn draw_scrolled(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, _people:
         words.extend(remedies.map(|remedy| (format!("  {remedy}"), theme.text())));
     }
     words.extend(verdict(snapshot, theme).map(|verdict| (verdict, theme.text())));
-    step::draw_words(buf, inner, &words, scroll, theme);
+    step::draw_words(buf, inner, &words, scroll, theme)
 }
 
 /// What is short, with the figures that show it, and what helps.

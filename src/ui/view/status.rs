@@ -13,12 +13,15 @@ use crate::ui::text::{clip, first_fit, one_line, width};
 use crate::ui::theme::Theme;
 use crate::ui::words::say;
 
+/// Lines of one notice or question at most.
+const MOST: usize = 3;
+
 /// The lines to show now, most urgent last.
 pub fn lines(state: &State, columns: usize) -> Vec<(String, Style)> {
     let theme = state.options.theme;
     let mut lines = Vec::new();
     if let Some(reel) = &state.replay {
-        lines.push((first_fit(&reel.wordings(), columns.saturating_sub(1)), theme.accent()));
+        lines.push((first_fit(&reel.wordings(theme), columns.saturating_sub(1)), theme.accent()));
     }
     if let Some(wordings) = model_line(state) {
         let style = match state.better {
@@ -38,10 +41,23 @@ pub fn lines(state: &State, columns: usize) -> Vec<(String, Style)> {
         lines.push((say!(theme, "» what you send goes to all panes ({} ends that)", key_for(Action::Broadcast)), theme.warn()));
     }
     if let Some((question, style)) = question(state) {
-        lines.push((clip(&question, columns.saturating_sub(1)), style));
+        lines.extend(few(&question, columns.saturating_sub(1)).into_iter().map(|line| (line, style)));
     } else if let Some(notice) = &state.notice {
         let style = if notice.bad { theme.bad() } else { theme.good() };
-        lines.push((clip(&one_line(&notice.text), columns.saturating_sub(1)), style));
+        // What helps stands at the end of a notice.
+        let text = one_line(&notice.text);
+        lines.extend(few(&text, columns.saturating_sub(1)).into_iter().map(|line| (line, style)));
+    }
+    lines
+}
+
+/// A sentence on three lines at most.
+fn few(text: &str, columns: usize) -> Vec<String> {
+    let mut lines = wrapped(text, columns.max(1));
+    if lines.len() > MOST {
+        // The last line is cut from all that is left.
+        let rest = lines.split_off(MOST - 1).join(" ");
+        lines.push(clip(&rest, columns));
     }
     lines
 }

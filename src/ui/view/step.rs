@@ -23,10 +23,11 @@ pub fn wanted_height(_snapshot: &Snapshot, _width: u16) -> u16 {
 
 /// The newest step, when steps come slowly enough to be read; else the newest one in which something was decided.
 pub fn draw(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: &People, theme: Theme) {
-    draw_scrolled(buf, area, snapshot, people, theme, 0);
+    let _ = draw_scrolled(buf, area, snapshot, people, theme, 0);
 }
 
-pub fn draw_scrolled(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: &People, theme: Theme, scroll: usize) {
+/// The same, from line `scroll` on; gives how far it can be scrolled.
+pub fn draw_scrolled(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: &People, theme: Theme, scroll: usize) -> usize {
     let slow = match (snapshot.state, snapshot.pace) {
         (RunState::Running, Pace::StepsPerSecond(steps)) => steps <= READABLE,
         (RunState::Running, Pace::Full) => false,
@@ -40,22 +41,22 @@ pub fn draw_scrolled(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: 
     let title = if slow { theme.tr("the newest step") } else { theme.tr("the newest event") };
     let record = place.and_then(|place| timeline.get(place));
     let figures: Vec<String> = record.iter().map(|record| say!(theme, "step {}", record.step)).collect();
-    let Some(inner) = panel::frame(buf, area, title, &figures, theme) else { return };
+    let Some(inner) = panel::frame(buf, area, title, &figures, theme) else { return 0 };
     let Some((place, record)) = place.zip(record) else {
         let words = theme.tr("nothing has been decided yet");
         panel::put(buf, inner, 0, Line::styled(text::clip(words, usize::from(inner.width)), theme.quiet()));
-        return;
+        return 0;
     };
     let before = place.checked_sub(1).and_then(|place| timeline.get(place));
     let mut words = sentences(record, before.map(|before| &**before), people, theme);
     if !slow {
         words.push((theme.tr("F4 slows the engine down, F2 stops it: then this is the newest step.").to_owned(), theme.quiet()));
     }
-    draw_words(buf, inner, &words, scroll, theme);
+    draw_words(buf, inner, &words, scroll, theme)
 }
 
-/// Sentences under each other, wrapped, from line `scroll` on; says when there is more.
-pub fn draw_words(buf: &mut Buffer, room: Rect, words: &[(String, Style)], scroll: usize, theme: Theme) {
+/// Sentences under each other, wrapped, from line `scroll` on; says when there is more. Gives how far it can be scrolled.
+pub fn draw_words(buf: &mut Buffer, room: Rect, words: &[(String, Style)], scroll: usize, theme: Theme) -> usize {
     let width = usize::from(room.width);
     let mut lines: Vec<(String, Style)> = Vec::new();
     for (sentence, style) in words {
@@ -72,6 +73,7 @@ pub fn draw_words(buf: &mut Buffer, room: Rect, words: &[(String, Style)], scrol
         let at = width.saturating_sub(text::width(&more) + 1);
         panel::put_at(buf, room, (at, rows - 1), &format!(" {more}"), theme.chosen());
     }
+    most
 }
 
 /// Everything that a record says, a sentence a fact, in the order in which the scheduler decides. `before`: the step before.

@@ -9,7 +9,7 @@ use ratatui::text::{Line, Span};
 use super::lanes::{self, Cell, Plot, Window};
 use super::panel;
 use crate::batch::{RowKind, UserId};
-use crate::engine::api::{Snapshot, StepRecord};
+use crate::engine::api::{Snapshot, StepRecord, UserView};
 use crate::ui::people::People;
 use crate::ui::theme::Theme;
 use crate::ui::words::say;
@@ -28,10 +28,22 @@ pub fn wanted_height(snapshot: &Snapshot, _width: u16) -> u16 {
 }
 
 pub fn draw(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: &People, theme: Theme) {
-    let Some(inner) = panel::frame(buf, area, theme.tr("live batch"), &figures(snapshot, theme), theme) else { return };
+    let _ = draw_scrolled(buf, area, snapshot, people, theme, None);
+}
+
+/// The same; where it is alone, from the row of user `scroll` on. Gives how far it can be scrolled.
+pub fn draw_scrolled(
+    buf: &mut Buffer,
+    area: Rect,
+    snapshot: &Snapshot,
+    people: &People,
+    theme: Theme,
+    scroll: Option<usize>,
+) -> usize {
+    let Some(inner) = panel::frame(buf, area, theme.tr("live batch"), &figures(snapshot, theme), theme) else { return 0 };
     let Some(newest) = snapshot.timeline.back() else {
         empty(buf, inner, snapshot, theme);
-        return;
+        return 0;
     };
     // Users come first, then the budget, the step numbers, the legend, the times.
     let height = usize::from(inner.height);
@@ -45,7 +57,8 @@ pub fn draw(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: &People, 
     let name = panel::name_columns(people, &snapshot.users, usize::from(inner.width) / 4).max(text::width(theme.tr("time")));
     let plot = Plot::new(usize::from(inner.width), name);
     let window = Window::newest(&snapshot.timeline, plot.columns);
-    let (used, failed) = draw_rows(buf, room, plot, window, &(snapshot, people, newest, theme));
+    let who = who(snapshot, usize::from(room.height), scroll);
+    let (used, failed) = draw_rows(buf, room, plot, window, (&who, scroll.is_some()), &(snapshot, people, newest, theme));
     if times > 0 {
         lanes::draw_times(buf, inner, plot, used, (&snapshot.timeline, window, None), theme);
     }
@@ -57,6 +70,22 @@ pub fn draw(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: &People, 
     }
     if legend > 0 {
         panel::put(buf, inner, height - 1, lanes::legend(usize::from(inner.width), failed, theme));
+    }
+    who.most
+}
+
+/// Who has a row; those that have ended come last where it is scrolled.
+fn who(snapshot: &Snapshot, rows: usize, scroll: Option<usize>) -> panel::Shown<'_> {
+    match scroll {
+        Some(scroll) => {
+            let mut users: Vec<&UserView> = snapshot.users.iter().collect();
+            users.sort_by_key(|view| !panel::is_live(view));
+            panel::window(users, rows, scroll)
+        }
+        None => {
+            let (shown, left_out) = panel::pick_users(snapshot, rows, panel::First::Live);
+            panel::Shown { shown, left_out, most: 0 }
+        }
     }
 }
 
@@ -92,9 +121,16 @@ fn empty(buf: &mut Buffer, inner: Rect, snapshot: &Snapshot, theme: Theme) {
 type Scene<'a> = (&'a Snapshot, &'a People, &'a Arc<StepRecord>, Theme);
 
 /// Draws the users that fit; returns how many rows they took, and whether something failed.
-fn draw_rows(buf: &mut Buffer, room: Rect, plot: Plot, window: Window, scene: &Scene<'_>) -> (usize, bool) {
+fn draw_rows(
+    buf: &mut Buffer,
+    room: Rect,
+    plot: Plot,
+    window: Window,
+    (who, scrolls): (&panel::Shown<'_>, bool),
+    scene: &Scene<'_>,
+) -> (usize, bool) {
     let (snapshot, people, newest, theme) = *scene;
-    let (shown, left_out) = panel::pick_users(snapshot, usize::from(room.height), panel::First::Live);
+    let panel::Shown { shown, left_out, .. } = who;
     let users: Vec<UserId> = shown.iter().map(|view| view.user).collect();
     let all = lanes::lanes(snapshot, &users, window);
     for (row, (view, lane)) in shown.iter().zip(&all).enumerate() {
@@ -108,7 +144,8 @@ fn draw_rows(buf: &mut Buffer, room: Rect, plot: Plot, window: Window, scene: &S
             panel::put_at(buf, room, (plot.figures(), row), &count, theme.text());
         }
     }
-    if let Some(words) = panel::left_out_words(&left_out, theme) {
+    if let Some(words) = panel::left_out_words(left_out, theme) {
+        let words = if scrolls { format!("↑ ↓ {words}") } else { words };
         let words = text::clip(&words, usize::from(room.width));
         panel::put_at(buf, room, (0, shown.len()), &words, theme.quiet());
     }

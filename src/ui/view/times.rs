@@ -20,16 +20,21 @@ pub fn wanted_height(_snapshot: &Snapshot, _width: u16) -> u16 {
     2 + 1 + 5 + 1
 }
 
-pub fn draw(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, _people: &People, theme: Theme) {
+pub fn draw(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: &People, theme: Theme) {
+    let _ = draw_scrolled(buf, area, snapshot, people, theme, 0);
+}
+
+/// The same, without the first `scroll` lines; gives how many can be left out.
+pub fn draw_scrolled(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, _people: &People, theme: Theme, scroll: usize) -> usize {
     let ended = snapshot.totals.finished.saturating_add(snapshot.totals.cancelled);
     let requests = theme.plural(usize::try_from(ended).unwrap_or(usize::MAX), "{} request has ended", "{} requests have ended");
-    let Some(inner) = panel::frame(buf, area, theme.tr("times of all requests"), &[requests], theme) else { return };
+    let Some(inner) = panel::frame(buf, area, theme.tr("times of all requests"), &[requests], theme) else { return 0 };
     let width = usize::from(inner.width);
     let rows = rows(snapshot, theme);
     if rows.iter().all(|(_, summary)| summary.max.is_none()) {
         let words = text::clip(theme.tr("no times yet: they come with the first answer"), width);
         panel::put(buf, inner, 0, Line::styled(words, theme.quiet()));
-        return;
+        return 0;
     }
     let label = rows.iter().map(|(name, _)| text::width(name)).max().unwrap_or(0).min(width / 3);
     let columns = (width.saturating_sub(label) / (FIGURE + 2)).min(HEADS.len());
@@ -43,15 +48,22 @@ pub fn draw(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, _people: &People,
     };
     let heads = HEADS.map(|head| theme.tr(head).to_owned());
     panel::put(buf, inner, 0, Line::styled(line("", &heads), theme.quiet()));
-    for (row, (name, summary)) in rows.iter().enumerate() {
+    let mut lines = Vec::new();
+    for (name, summary) in &rows {
         let cells = [summary.p50, summary.p95, summary.p99, summary.mean, summary.max].map(seconds);
         let line = line(name, &cells);
         let (name, cells) = line.split_at(panel::left(name, label).len());
         let spans = vec![Span::styled(name.to_owned(), theme.quiet()), Span::styled(cells.to_owned(), theme.text())];
-        panel::put(buf, inner, row + 1, Line::from(spans));
+        lines.push(Line::from(spans));
     }
     let wordings = prediction_wordings(snapshot.prediction.as_ref(), theme);
-    panel::put(buf, inner, rows.len() + 1, Line::styled(text::first_fit(&wordings, width), theme.text()));
+    lines.push(Line::styled(text::first_fit(&wordings, width), theme.text()));
+    // The heads stay.
+    let most = lines.len().saturating_sub(usize::from(inner.height).saturating_sub(1));
+    for (row, line) in lines.into_iter().skip(scroll.min(most)).enumerate() {
+        panel::put(buf, inner, row + 1, line);
+    }
+    most
 }
 
 fn rows(snapshot: &Snapshot, theme: Theme) -> [(&'static str, Summary); 5] {

@@ -251,16 +251,24 @@ fn wide_reason(width: usize, theme: Theme) -> Option<usize> {
 }
 
 pub fn draw(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: &People, theme: Theme) {
-    draw_sorted(buf, area, snapshot, people, theme, Sort::Arrival);
+    let _ = draw_sorted(buf, area, snapshot, people, theme, (Sort::Arrival, None));
 }
 
-pub fn draw_sorted(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: &People, theme: Theme, sort: Sort) {
+/// The same in another order; where it is alone, from the row of user `scroll` on. Gives how far it can be scrolled.
+pub fn draw_sorted(
+    buf: &mut Buffer,
+    area: Rect,
+    snapshot: &Snapshot,
+    people: &People,
+    theme: Theme,
+    (sort, scroll): (Sort, Option<usize>),
+) -> usize {
     let figures = [say!(theme, "{} running · {} waiting", snapshot.running, snapshot.waiting)];
-    let Some(inner) = panel::frame(buf, area, theme.tr("users"), &figures, theme) else { return };
+    let Some(inner) = panel::frame(buf, area, theme.tr("users"), &figures, theme) else { return 0 };
     if snapshot.users.is_empty() {
         let words = text::clip(theme.tr("nobody has asked yet"), usize::from(inner.width));
         panel::put(buf, inner, 0, Line::styled(words, theme.quiet()));
-        return;
+        return 0;
     }
     let height = usize::from(inner.height);
     let head = usize::from(height >= 2);
@@ -270,7 +278,8 @@ pub fn draw_sorted(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: &P
     if head > 0 {
         panel::put(buf, inner, 0, table.head());
     }
-    let rows = table.rows(room);
+    let who = table.who(room, scroll);
+    let rows = table.rows(&who, room, scroll.is_some());
     let used = rows.len();
     for (row, line) in rows.into_iter().enumerate() {
         panel::put(buf, inner, head + row, line);
@@ -278,6 +287,7 @@ pub fn draw_sorted(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: &P
     if total > 0 {
         panel::put(buf, inner, head + used, table.total());
     }
+    who.most
 }
 
 impl<'a> Table<'a> {
@@ -319,21 +329,31 @@ impl<'a> Table<'a> {
         Line::styled(line, theme.quiet())
     }
 
-    fn rows(&self, room: usize) -> Vec<Line<'static>> {
-        let (mut shown, left_out) = panel::pick_users(self.snapshot, room, panel::First::Waiting);
+    /// Who has a row. In an order that was asked for, and where it can be scrolled, that order alone decides.
+    fn who(&self, room: usize, scroll: Option<usize>) -> panel::Shown<'a> {
+        if self.sort == Sort::Arrival && scroll.is_none() {
+            let (shown, left_out) = panel::pick_users(self.snapshot, room, panel::First::Waiting);
+            return panel::Shown { shown, left_out, most: 0 };
+        }
+        let mut users: Vec<&UserView> = self.snapshot.users.iter().collect();
         if self.sort != Sort::Arrival {
             // Stable: equals stay in the order in which they came.
-            shown.sort_by(|a, b| self.key(b).total_cmp(&self.key(a)));
+            users.sort_by(|a, b| self.key(b).total_cmp(&self.key(a)));
         }
+        panel::window(users, room, scroll.unwrap_or(0))
+    }
+
+    fn rows(&self, who: &panel::Shown<'_>, room: usize, scrolls: bool) -> Vec<Line<'static>> {
         let mut lines = Vec::new();
-        for view in shown {
+        for view in &who.shown {
             lines.push(self.row(view));
             if self.reason == Reason::Below && second_line(view) {
                 let reason = text::clip(&format!("└ {}", self.reason_of(view)), self.width.saturating_sub(2));
                 lines.push(Line::styled(format!("  {reason}"), self.theme.quiet()));
             }
         }
-        if let Some(words) = panel::left_out_words(&left_out, self.theme).filter(|_| room > 0) {
+        if let Some(words) = panel::left_out_words(&who.left_out, self.theme).filter(|_| room > 0) {
+            let words = if scrolls { format!("↑ ↓ {words}") } else { words };
             lines.push(Line::styled(text::clip(&words, self.width), self.theme.quiet()));
         }
         lines
