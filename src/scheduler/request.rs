@@ -100,7 +100,7 @@ pub enum InvalidLimits {
          raise the first or lower the second"
     )]
     BudgetBelowSeats { budget: usize, seats: usize },
-    #[error("a KV budget of {blocks} is too small: one live conversation alone needs {needed} blocks")]
+    #[error("a KV budget of {blocks} blocks is too small: one live conversation alone needs {needed}")]
     BelowLive { blocks: usize, user: UserId, needed: usize },
     #[error("a KV budget of {blocks} blocks is more than this engine was started with: it has {capacity}")]
     OverCapacity { blocks: usize, capacity: usize },

@@ -48,7 +48,7 @@ const HUES_256: [u8; 16] = [33, 166, 35, 170, 37, 167, 136, 99, 70, 205, 31, 130
 /// The same hues, lighter for a dark background and darker for a light one: contrast of about 6 or more.
 const HUES_DARK: [u8; 16] = [75, 215, 78, 177, 80, 210, 147, 141, 113, 218, 117, 180, 108, 175, 116, 146];
 const HUES_LIGHT: [u8; 16] = [26, 130, 28, 127, 30, 124, 60, 92, 64, 161, 24, 94, 22, 89, 23, 54];
-const HUES_16: [Color; 6] = [Color::Blue, Color::Yellow, Color::Green, Color::Magenta, Color::Cyan, Color::Red];
+const HUES_16: [Color; 6] = [Color::LightBlue, Color::Yellow, Color::Green, Color::Magenta, Color::Cyan, Color::Red];
 
 /// The looks of the screen: its styles, its language, its signs.
 #[derive(Clone, Copy, Debug)]
