@@ -32,6 +32,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     command.args(["--model", "nano", "--seed", "5", "--kv-memory", "550KiB", "--prefill-chunk", "16"]);
     // As on a machine that has never fetched anything.
     command.env("XDG_CACHE_HOME", std::env::temp_dir().join("batchroom-screenshot"));
+    command.args(["--lang", "en", "--bots", "2", "--new", "--data"]);
+    let kept = std::env::temp_dir().join(format!("batchroom-screenshot-{}", std::process::id()));
+    std::fs::create_dir_all(&kept)?;
+    command.arg(&kept);
     command.env("TERM", "xterm-256color");
     let mut child = pty.slave.spawn_command(command)?;
     let screen = Arc::new(Mutex::new(vt100::Parser::new(ROWS, COLUMNS, 0)));
@@ -54,6 +58,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     std::thread::sleep(Duration::from_millis(4500));
     print!("{}", svg(screen.lock().unwrap().screen()));
     child.kill()?;
+    std::fs::remove_dir_all(kept)?;
     Ok(())
 }
 

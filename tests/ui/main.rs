@@ -6,6 +6,7 @@ mod sample;
 mod acts;
 mod branches;
 mod chat;
+mod colours;
 mod edges;
 mod fuzz;
 mod history;
