@@ -140,3 +140,16 @@ fn escape_sequences_in_a_model_file_are_shown() {
     terminal.expect("␛]0;own␇␛[1m");
     assert_obeys_nobody(&terminal);
 }
+
+/// As an input method sends it: a word in one burst, composed or not.
+#[test]
+fn vietnamese_typed_in_bursts_under_its_own_locale() {
+    let mut terminal = Spec::room(&["--model", "nano"]).env("LANG", "vi_VN.UTF-8").start();
+    terminal.expect("trợ giúp");
+    terminal.keys("Tiếng Việt ");
+    // The same letters decomposed: base letter, then its marks.
+    terminal.keys("Vie\u{302}\u{323}t Nam đo\u{31b}n gia\u{309}n");
+    terminal.expect("> Tiếng Việt Việt Nam đơn giản");
+    terminal.keys("\x7f");
+    terminal.expect("> Tiếng Việt Việt Nam đơn giả");
+}
