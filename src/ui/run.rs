@@ -1,6 +1,7 @@
 //! The event loop: input, signals, the engine's news and the clock in; effects and frames out.
 
 use std::collections::HashMap;
+use std::io::Write;
 use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -108,15 +109,19 @@ pub async fn run(
         }
     }
     app.desk.keep(&mut app.state);
-    let kept = app.desk.end();
-    if !kept {
+    let App { screen, desk, engine, state, leave, .. } = app;
+    // The person has the terminal back before anything is waited for.
+    drop(screen);
+    if !desk.end() {
         tracing::warn!("the last words may not be kept");
+        let words = "batchroom: the newest of this session is not kept: the database could not be written in time";
+        let _ = writeln!(std::io::stderr(), "{}", state.options.theme.tr(words));
     }
-    app.engine.shutdown(Duration::ZERO);
-    if !app.engine.recorded(RECORDED) {
+    engine.shutdown(Duration::ZERO);
+    if !engine.recorded(RECORDED) {
         tracing::warn!("the recording may lack its end");
     }
-    Ok(ExitCode::from(app.leave.unwrap_or(0)))
+    Ok(ExitCode::from(leave.unwrap_or(0)))
 }
 
 /// What the terminal says, and when.

@@ -158,3 +158,25 @@ fn a_database_that_cannot_be_had_is_said_and_the_chat_works() {
     assert_eq!(off.status(), 0);
     assert_eq!(std::fs::read_to_string(data).unwrap(), "a letter, and no database");
 }
+
+#[test]
+fn who_leaves_while_the_database_is_locked_has_the_terminal_back_and_is_told_what_is_lost() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("batchroom.db");
+    let args = ["--model", "nano", "--temperature", "0", "--max-tokens", "8", "--pace", "full", "--data", data.to_str().unwrap()];
+    let mut terminal = Spec::room(&args).size(160, 50).start();
+    terminal.send("Say hello.");
+    terminal.wait("the end of the answer", |screen| screen.contents().contains("max_tokens"));
+    terminal.settle(Duration::from_millis(600));
+    let other = rusqlite::Connection::open(&data).expect("the database");
+    other.execute_batch("BEGIN EXCLUSIVE").expect("a lock");
+    terminal.send("Say goodbye.");
+    terminal.keys(&ctrl('c'));
+    terminal.expect("y or Ctrl-C");
+    terminal.keys("y");
+    // On the shell's own screen.
+    terminal.wait("the shell", |screen| !screen.alternate_screen());
+    terminal.expect("is not kept");
+    assert_eq!(terminal.status(), 0);
+    terminal.assert_restored();
+}
