@@ -273,11 +273,11 @@ pub const LOOK: &[Binding] = &[
     ENGINE[3],
     ENGINE[4],
     bind(Action::Glance(Glance::NextPanel), &[Key::plain(KeyCode::F(12))], "", "one panel alone, then the next", Group::Engine),
-    bind(Action::View, &[Key::plain(KeyCode::F(8))], "", "watch (both rooms), teach (all panels), chat", Group::Panes),
-    bind(Action::Palette, &[Key::ctrl('p')], "", "list every action and run one", Group::Program),
-    bind(Action::Help, &[Key::plain(KeyCode::F(1))], "help", "these keys", Group::Program),
-    bind(Action::Redraw, &[Key::ctrl('l')], "", "draw the screen again", Group::Program),
-    bind(Action::Suspend, &[Key::ctrl('z')], "", "to the shell; fg comes back", Group::Program),
+    PROGRAM[0],
+    PROGRAM[1],
+    PROGRAM[2],
+    PROGRAM[3],
+    PROGRAM[4],
 ];
 
 /// The keys while one panel is alone.
@@ -322,11 +322,11 @@ pub const ALONE: &[Binding] = &[
     ENGINE[2],
     ENGINE[3],
     ENGINE[4],
-    bind(Action::View, &[Key::plain(KeyCode::F(8))], "", "watch (both rooms), teach (all panels), chat", Group::Panes),
-    bind(Action::Palette, &[Key::ctrl('p')], "", "list every action and run one", Group::Program),
-    bind(Action::Help, &[Key::plain(KeyCode::F(1))], "help", "these keys", Group::Program),
-    bind(Action::Redraw, &[Key::ctrl('l')], "", "draw the screen again", Group::Program),
-    bind(Action::Suspend, &[Key::ctrl('z')], "", "to the shell; fg comes back", Group::Program),
+    PROGRAM[0],
+    PROGRAM[1],
+    PROGRAM[2],
+    PROGRAM[3],
+    PROGRAM[4],
 ];
 
 /// What holds for the engine wherever one is.
@@ -336,4 +336,13 @@ const ENGINE: [Binding; 5] = [
     bind(Action::Slower, &[Key::plain(KeyCode::F(4))], "", "slow motion: fewer steps a second", Group::Engine),
     bind(Action::Faster, &[Key::plain(KeyCode::F(5))], "", "more steps a second", Group::Engine),
     bind(Action::FullSpeed, &[Key::plain(KeyCode::F(6))], "", "full speed", Group::Engine),
+];
+
+/// What holds for the program while the machine room is looked into.
+const PROGRAM: [Binding; 5] = [
+    bind(Action::View, &[Key::plain(KeyCode::F(8))], "", "watch (both rooms), teach (all panels), chat", Group::Panes),
+    bind(Action::Palette, &[Key::ctrl('p')], "", "list every action and run one", Group::Program),
+    bind(Action::Help, &[Key::plain(KeyCode::F(1))], "help", "these keys", Group::Program),
+    bind(Action::Redraw, &[Key::ctrl('l')], "", "draw the screen again", Group::Program),
+    bind(Action::Suspend, &[Key::ctrl('z')], "", "to the shell; fg comes back", Group::Program),
 ];
