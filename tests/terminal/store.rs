@@ -146,6 +146,8 @@ fn a_database_that_cannot_be_had_is_said_and_the_chat_works() {
     let answer = ask("Say hello.", 8);
     terminal.expect("❯ Say hello.");
     terminal.expect(answer.split_whitespace().next().expect("a word"));
+    // Ctrl-C while it answers would stop the answer, and ask nothing.
+    terminal.expect("cut at max_tokens (8)");
     terminal.keys(&ctrl('c'));
     terminal.expect("Conversations are not kept.");
     terminal.keys("y");
@@ -166,11 +168,13 @@ fn who_leaves_while_the_database_is_locked_has_the_terminal_back_and_is_told_wha
     let args = ["--model", "nano", "--temperature", "0", "--max-tokens", "8", "--pace", "full", "--data", data.to_str().unwrap()];
     let mut terminal = Spec::room(&args).size(160, 50).start();
     terminal.send("Say hello.");
-    terminal.wait("the end of the answer", |screen| screen.contents().contains("max_tokens"));
+    terminal.expect("cut at max_tokens (8)");
     terminal.settle(Duration::from_millis(600));
     let other = rusqlite::Connection::open(&data).expect("the database");
     other.execute_batch("BEGIN EXCLUSIVE").expect("a lock");
     terminal.send("Say goodbye.");
+    // Ctrl-C while it answers would stop the answer, and ask nothing.
+    terminal.expect_times("cut at max_tokens (8)", 2);
     terminal.keys(&ctrl('c'));
     terminal.expect("y or Ctrl-C");
     terminal.keys("y");
