@@ -1,8 +1,8 @@
-//! Attention of one token over its past, all KV heads, on one thread: by head shape, type of keys and values, and
-//! context. Throughput is in positions.
+//! Attention of one token over its past, and of four that follow one another (as in a prompt), all KV heads, on one thread:
+//! by head shape, type of keys and values, and context. Throughput is in positions, each counted once for each token.
 
 use batchroom::batch::BlockId;
-use batchroom::model::kernels::{AttentionScratch, AttentionShape, Kernels, KvCache, KvType, Slot};
+use batchroom::model::kernels::{AttentionScratch, AttentionShape, Kernels, KvCache, KvType, Slot, TOKENS};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 
 const CONTEXTS: [usize; 3] = [128, 1024, 4096];
@@ -36,18 +36,19 @@ fn attention(c: &mut Criterion) {
     let kernels = Kernels::select(None).expect("kernels");
     for ((name, shape), kv_type) in SHAPES.into_iter().flat_map(|shape| KvType::ALL.map(|kv_type| (shape, kv_type))) {
         let mut group = c.benchmark_group(format!("attention/{}/{name}/{kv_type}", kernels.kind()));
-        let width = shape.group * shape.head_dim;
-        let queries: Vec<f32> = numbers(width, 5).iter().map(|query| query / (shape.head_dim as f32).sqrt()).collect();
-        for count in CONTEXTS {
+        for (count, tokens) in CONTEXTS.into_iter().flat_map(|count| [(count, 1), (count, TOKENS)]) {
+            let width = tokens * shape.group * shape.head_dim;
+            let queries: Vec<f32> = numbers(width, 5).iter().map(|query| query / (shape.head_dim as f32).sqrt()).collect();
             let (cache, table) = pages(kernels, shape, kv_type, count);
             let mut scratch = AttentionScratch::default();
             scratch.reserve(&shape, count);
             let mut out = vec![0.0; width];
-            group.throughput(Throughput::Elements(count as u64));
-            group.bench_function(BenchmarkId::from_parameter(count), |b| {
+            let first = count + 1 - tokens;
+            group.throughput(Throughput::Elements((count * tokens) as u64));
+            group.bench_function(BenchmarkId::new(format!("{tokens} tokens"), count), |b| {
                 b.iter(|| {
                     for head in 0..shape.kv_heads {
-                        kernels.attend(&shape, &cache.layer(0), &table, head, 1, count, &queries, &mut scratch, &mut out);
+                        kernels.attend(&shape, &cache.layer(0), &table, head, tokens, first, &queries, &mut scratch, &mut out);
                     }
                 });
             });

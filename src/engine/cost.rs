@@ -14,7 +14,7 @@ use super::metrics::push_bounded;
 const MOST_ROWS: usize = 256;
 /// Prompt tokens beside decodes as long as nothing has been measured, and at least: few, for the first gap must not be a
 /// long one; and not fewer, or a machine whose decodes alone are over the target would hardly ever be done with a prompt.
-const FEW: usize = 16;
+const FEW: usize = 8;
 /// How much a new measurement weighs.
 const WEIGHT: f64 = 0.1;
 /// Steps with prompts whose cost the next one's is taken from.
@@ -190,12 +190,12 @@ mod tests {
         let mut cost = Cost::default();
         cost.set_target(Some(ms(100.0)));
         let mut budgets = Vec::new();
-        for _ in 0..5 {
+        for _ in 0..6 {
             let tokens = cost.prefill_budget(4).unwrap();
             budgets.push(tokens);
             cost.step(4, tokens, ms(8.0 + 0.5 * tokens as f64));
         }
-        assert_eq!(budgets, [16, 32, 64, 128, 128], "8 + 32 ms twice is below 90, 8 + 64 ms twice is not");
+        assert_eq!(budgets, [8, 16, 32, 64, 128, 128], "8 + 32 ms twice is below 90, 8 + 64 ms twice is not");
     }
 
     #[test]
@@ -204,12 +204,12 @@ mod tests {
         cost.set_target(Some(ms(20.0)));
         cost.step(4, 0, ms(8.0));
         let mut budgets = Vec::new();
-        for _ in 0..4 {
+        for _ in 0..5 {
             let tokens = cost.prefill_budget(4).unwrap();
             budgets.push(tokens);
             cost.step(4, tokens, ms(8.0 + 0.1 * tokens as f64));
         }
-        assert_eq!(budgets, [16, 32, 64, 100]);
+        assert_eq!(budgets, [8, 16, 32, 64, 100]);
         cost.step(4, 100, ms(500.0));
         assert_eq!(cost.prefill_budget(4), Some(100));
         for _ in 0..NEWEST {
