@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
+use super::burst::into_messages;
 use super::replay::{Feed, LONGEST_REST, Reel, clear, seat};
-use super::run::{HUNG_UP, Heard, Input, Signals, draw, into_messages, listen_for_input};
+use super::run::{HUNG_UP, Heard, Input, Signals, draw, listen_for_input};
 use super::state::{Options, State};
 use super::terminal::Screen;
 use super::update::{Effect, Msg, update};
