@@ -138,7 +138,7 @@ pub(super) fn beside(state: &mut State, id: Option<NodeId>) -> Vec<Effect> {
         return Vec::new();
     };
     let from = state.focus;
-    let mut effects = super::new_pane(state);
+    let mut effects = super::acts::new_pane(state);
     if effects.is_empty() {
         return effects;
     }
