@@ -72,44 +72,46 @@ impl Reel {
     }
 }
 
+impl Reel {
+    /// Plays, stops, goes elsewhere: to the frame that comes back.
+    fn turn(&mut self, film: Film) -> Option<usize> {
+        let frame = match film {
+            Film::Play => {
+                self.playing = !self.playing;
+                // At the end there is nothing to play but all of it.
+                return (self.playing && self.frame == self.steps).then_some(0);
+            }
+            Film::Slower => {
+                self.power = (self.power - 1).max(SLOWEST);
+                return None;
+            }
+            Film::Faster => {
+                self.power = (self.power + 1).min(FASTEST);
+                return None;
+            }
+            Film::GoTo => return None,
+            Film::On => self.frame.saturating_add(1),
+            Film::Back => self.frame.saturating_sub(1),
+            Film::FarOn => self.frame.saturating_add(FAR),
+            Film::FarBack => self.frame.saturating_sub(FAR),
+            Film::First => 0,
+            Film::Last => self.steps,
+        };
+        self.playing &= !matches!(film, Film::On | Film::Back | Film::Last);
+        Some(frame.min(self.steps))
+    }
+}
+
 /// What an action does in a replay; None: the same as in the room.
 pub fn act(state: &mut State, action: Action) -> Option<Vec<Effect>> {
     let reel = state.replay.as_mut()?;
     let leaving = std::mem::take(&mut reel.leaving);
-    let seek = |frame: usize| vec![Effect::Seek(frame.min(reel.steps))];
     Some(match action {
-        Action::Replay(film) => match film {
-            Film::Play => {
-                reel.playing = !reel.playing;
-                // At the end there is nothing to play but all of it.
-                if reel.playing && reel.frame == reel.steps { vec![Effect::Seek(0)] } else { Vec::new() }
-            }
-            Film::On | Film::Back | Film::FarOn | Film::FarBack | Film::First | Film::Last => {
-                let frame = match film {
-                    Film::On => reel.frame.saturating_add(1),
-                    Film::Back => reel.frame.saturating_sub(1),
-                    Film::FarOn => reel.frame.saturating_add(FAR),
-                    Film::FarBack => reel.frame.saturating_sub(FAR),
-                    Film::First => 0,
-                    _ => reel.steps,
-                };
-                let effects = seek(frame);
-                reel.playing &= !matches!(film, Film::On | Film::Back | Film::Last);
-                effects
-            }
-            Film::Slower => {
-                reel.power = (reel.power - 1).max(SLOWEST);
-                Vec::new()
-            }
-            Film::Faster => {
-                reel.power = (reel.power + 1).min(FASTEST);
-                Vec::new()
-            }
-            Film::GoTo => {
-                state.mode = Mode::GoTo(Editor::default());
-                Vec::new()
-            }
-        },
+        Action::Replay(Film::GoTo) => {
+            state.mode = Mode::GoTo(Editor::default());
+            Vec::new()
+        }
+        Action::Replay(film) => reel.turn(film).map(Effect::Seek).into_iter().collect(),
         Action::Quit | Action::Cancel => vec![Effect::Quit],
         Action::Back if leaving => vec![Effect::Quit],
         Action::Back => {
