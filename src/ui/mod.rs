@@ -31,6 +31,7 @@ pub mod talk;
 mod terminal;
 pub mod text;
 pub mod theme;
+pub mod told;
 pub mod transcript;
 pub mod turn;
 pub mod update;

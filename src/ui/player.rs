@@ -22,7 +22,7 @@ pub async fn play(mut replay: Replay, frame: usize, options: Options) -> anyhow:
     let fps = options.fps.max(1);
     let mut signals = Signals::listen()?;
     let mut state = State::new(options, Arc::new(replay.snapshot()), 0);
-    let mut reel = Reel::new(replay.steps(), replay.cut());
+    let mut reel = Reel::new(replay.steps(), replay.cut().cloned());
     reel.others = seat(&mut state, &replay.people());
     state.replay = Some(reel);
     let screen = Screen::take()?;

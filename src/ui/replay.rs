@@ -11,10 +11,11 @@ use super::state::{MAX_PANES, Mode, State};
 use super::theme::Theme;
 use super::update::{Effect, on_event};
 use super::words::say;
+use super::{refusal, told};
 use crate::batch::{RequestId, UserId};
 use crate::conversation::Conversation;
 use crate::engine::api::Event;
-use crate::replay::{Said, What};
+use crate::replay::{Cut, Said, What};
 
 /// Steps of one long stride.
 const FAR: usize = 100;
@@ -36,7 +37,7 @@ pub struct Reel {
     /// Two to the power of this, times as fast as it was.
     power: i32,
     /// Why the recording ends before the engine did.
-    pub cut: Option<String>,
+    pub cut: Option<Cut>,
     /// People whose panes have no room on the screen.
     pub others: usize,
     /// Esc was the newest key: once more is quit.
@@ -44,8 +45,8 @@ pub struct Reel {
 }
 
 impl Reel {
-    pub fn new(steps: usize, cut: Option<&str>) -> Reel {
-        Reel { steps, cut: cut.map(super::text::one_line), ..Reel::default() }
+    pub fn new(steps: usize, cut: Option<Cut>) -> Reel {
+        Reel { steps, cut, ..Reel::default() }
     }
 
     /// How many times as fast as it was.
@@ -67,7 +68,9 @@ impl Reel {
             long.push_str(&format!(" · {}", say!(theme, "{} more users", self.others)));
         }
         let end = self.cut.as_ref().filter(|_| self.frame == self.steps);
-        let cut = end.map_or(long.clone(), |why| format!("{long} · {}", say!(theme, "the recording is not whole: {}", why)));
+        let cut = end.map_or(long.clone(), |why| {
+            format!("{long} · {}", say!(theme, "the recording is not whole: {}", told::cut(why, theme)))
+        });
         vec![cut, long, short, step]
     }
 }
@@ -233,7 +236,7 @@ fn show(state: &mut State, user: UserId, what: &What) {
         }
         What::Refused(why) => {
             let Some(pane) = state.pane_of(user) else { return };
-            return pane.conclude(Some(say!(theme, "refused: {}", super::text::one_line(why))), None);
+            return pane.conclude(Some(say!(theme, "refused: {}", refusal::refused(why, theme))), None);
         }
         What::Text(text) => Event::Token { step: 0, token: 0, text: text.to_string() },
         What::Admitted => Event::Admitted { step: 0, cached: 0 },

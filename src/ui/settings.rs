@@ -8,7 +8,7 @@ use super::state::State;
 use super::theme::Theme;
 use super::update::Effect;
 use super::words::say;
-use crate::engine::api::{Limits, Mode, NoteKind, Pace, Policy, Sample, Snapshot};
+use crate::engine::api::{Change, Limits, Mode, NotChanged, NoteKind, Pace, Policy, Sample, Snapshot};
 
 /// Samples (half seconds) that are held against each other: before a change, and the newest since.
 const COMPARED: usize = 10;
@@ -486,11 +486,11 @@ impl Desk {
     }
 }
 
-/// The newest change, or refused change, in the engine's own words.
-pub fn newest_change(snapshot: &Snapshot) -> Option<(bool, &str)> {
+/// The newest change, or why one was refused.
+pub fn newest_change(snapshot: &Snapshot) -> Option<Result<&Change, &NotChanged>> {
     snapshot.notes.iter().rev().find_map(|note| match &note.kind {
-        NoteKind::Changed { what } => Some((true, what.as_str())),
-        NoteKind::ChangeRefused { why } => Some((false, why.as_str())),
+        NoteKind::Changed { what } => Some(Ok(what)),
+        NoteKind::ChangeRefused { why } => Some(Err(why)),
         _ => None,
     })
 }

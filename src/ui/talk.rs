@@ -148,6 +148,12 @@ impl Pane {
         prompt
     }
 
+    /// Whether the answer that is being written is on screen: another branch may be.
+    pub fn shows_answer(&self) -> bool {
+        let answering = self.asked.as_ref().map(|asked| asked.answer);
+        answering.is_none() || self.transcript.last().and_then(|turn| turn.node) == answering
+    }
+
     /// The answer that the conversation ends with now.
     pub fn last_answer(&self) -> Option<NodeId> {
         let path = self.conversation.path();

@@ -68,7 +68,7 @@ pub fn people() -> People {
         letter: (b'a' + at as u8) as char,
         hue: at,
     };
-    People(NAMES.iter().enumerate().map(person).collect())
+    People::new(NAMES.iter().enumerate().map(person).collect(), Lang::En)
 }
 
 /// What each user did in each step, as one character: `D` decode, a digit for a chunk of so many times 16 prompt

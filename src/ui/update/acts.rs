@@ -66,8 +66,8 @@ fn act_on_engine(state: &mut State, action: Action) -> Option<Vec<Effect>> {
         Action::Slower => set_pace_beside(state, true),
         Action::Faster => set_pace_beside(state, false),
         Action::FullSpeed => set_pace(state, Pace::Full),
-        Action::MoreBots => bots::set_number(state, state.bots.wanted() + 1),
-        Action::FewerBots => bots::set_number(state, state.bots.wanted().saturating_sub(1)),
+        Action::MoreBots => bots::change_number(state, state.bots.wanted() + 1),
+        Action::FewerBots => bots::change_number(state, state.bots.wanted().saturating_sub(1)),
         Action::Model => model(state),
         Action::SwitchBack => switch_back(state),
         Action::Witness => {

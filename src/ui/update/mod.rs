@@ -11,7 +11,7 @@ use super::params;
 use super::rich::code::Highlighter;
 use super::save::Saved;
 use super::state::{Mode, State};
-use super::{bots, mouse};
+use super::{bots, mouse, told};
 use crate::batch::UserId;
 use crate::engine::api::{Event, Limits, NoteKind, Pace, Snapshot, Verdict};
 use crate::hub::Progress;
@@ -217,8 +217,9 @@ fn on_key(state: &mut State, key: KeyEvent) -> Vec<Effect> {
     let typing = matches!(state.mode, Mode::Palette { .. } | Mode::GoTo(_) | Mode::Search(_) | Mode::Shelf(_));
     let mut action = keymap::lookup(if typing { keymap::room() } else { state.keys() }, &key);
     if matches!(state.mode, Mode::Pick(_)) {
-        action =
-            keymap::lookup(keymap::PICK, &key).or(action.filter(|action| matches!(action, Action::Suspend | Action::Redraw)));
+        action = action
+            .filter(|action| matches!(action, Action::Pick(_)))
+            .or(keymap::lookup(keymap::room(), &key).filter(pick::reaches));
     }
     if action == Some(Action::Suspend) {
         return vec![Effect::Suspend];
@@ -279,7 +280,11 @@ fn on_chat_key(state: &mut State, key: KeyEvent, action: Option<Action>) -> Vec<
 /// The channel of a request is gone, and with it the rest of its answer.
 fn on_lost(state: &mut State, user: UserId) -> Vec<Effect> {
     bots::on_lost(state, Some(user));
-    let fault = state.snapshot.fault.clone().unwrap_or_else(|| state.options.theme.tr("the engine has stopped").into());
+    let theme = state.options.theme;
+    let fault = match &state.snapshot.fault {
+        Some(fault) => told::fault(fault, theme),
+        None => theme.tr("the engine has stopped").to_owned(),
+    };
     if let Some(pane) = state.pane_of(user) {
         pane.conclude(Some(fault), None);
     }

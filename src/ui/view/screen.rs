@@ -154,7 +154,7 @@ fn tabs(buf: &mut Buffer, area: Rect, state: &State) {
     }
     for (index, place, text) in &places {
         let pane = &state.panes[*index];
-        let style = if tab_mark(state, pane) == '×' { theme.bad() } else { theme.person(pane.person.hue) };
+        let style = if tab_mark(state, pane) == '×' { theme.bad() } else { pane.person.style(theme) };
         let style = if *index == state.focus { style.patch(theme.chosen()) } else { style };
         buf.set_stringn(place.x, place.y, text, usize::from(place.width), style);
     }
