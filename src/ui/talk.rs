@@ -189,9 +189,9 @@ fn added(old: Figures, new: Figures) -> Figures {
     Figures {
         prompt_tokens: old.prompt_tokens,
         cached_tokens: old.cached_tokens,
-        tokens: old.tokens + new.tokens,
+        tokens: old.tokens.saturating_add(new.tokens),
         ttft_us: old.ttft_us.or(new.ttft_us),
-        preemptions: old.preemptions + new.preemptions,
+        preemptions: old.preemptions.saturating_add(new.preemptions),
         ..new
     }
 }

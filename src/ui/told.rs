@@ -110,3 +110,35 @@ pub fn fault(words: &str, theme: Theme) -> String {
         },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::api::Limits;
+    use crate::ui::theme::Colors;
+    use crate::ui::words::Lang;
+
+    #[test]
+    fn changes_and_refusals_have_their_numbers_in_both_languages() {
+        let old = Limits::default();
+        let new = Limits { max_num_seqs: old.max_num_seqs + 1, prefix_cache: !old.prefix_cache, ..old };
+        for lang in [Lang::En, Lang::Vi] {
+            let theme = Theme::new(Colors::None).speaking(lang);
+            let said = change(&Change::Limits { old, new }, theme);
+            assert!(
+                said.starts_with(&format!("max_num_seqs {} -> {}, prefix_cache", old.max_num_seqs, new.max_num_seqs)),
+                "{said}"
+            );
+            assert_eq!(said.contains("off"), lang == Lang::En, "{said}");
+            let said = change(&Change::KvBlocks { old: 2000, new: 10 }, theme);
+            assert!(said.contains("2,000 -> 10"), "{said}");
+            let said = change(&Change::TargetItl { old: None, new: Some(std::time::Duration::from_millis(50)) }, theme);
+            assert!(said.ends_with("-> 50ms") && said.contains(theme.tr("off")), "{said}");
+            let refused = NotChanged::Limits(InvalidLimits::OverCapacity { blocks: 65, capacity: 64 });
+            let said = not_changed(&refused, theme);
+            assert!(said.contains("65") && said.contains("64") && (said == refused.to_string()) == (lang == Lang::En), "{said}");
+            let said = fault(&format!("{FAULT}index\u{1b} out of bounds"), theme);
+            assert!(said.ends_with("index␛ out of bounds") && said.starts_with(FAULT) == (lang == Lang::En), "{said}");
+        }
+    }
+}

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use batchroom::batch::{Batch, UserId};
 use batchroom::engine::{self, *};
-use batchroom::replay::{Replay, Trace, What};
+use batchroom::replay::{Cut, Replay, Trace, What};
 use batchroom::sampling::SamplingParams;
 use batchroom::text::{Message, Role, TextModel, TokenizerData};
 use support::random::Random;
@@ -288,9 +288,9 @@ fn a_recording_that_breaks_off_is_played_to_there() {
     let half = &bytes[..line + 8];
     let replay = read(half).unwrap();
     assert!(replay.steps() > 0 && replay.steps() < whole);
-    assert_eq!(replay.cut(), Some("its last line breaks off"));
+    assert_eq!(replay.cut(), Some(&Cut::LastLine));
     let lines = half.iter().rposition(|byte| *byte == b'\n').unwrap();
-    assert_eq!(read(&half[..=lines]).unwrap().cut(), Some("it ends before the engine did"));
+    assert_eq!(read(&half[..=lines]).unwrap().cut(), Some(&Cut::NoEnd));
 }
 
 #[test]
@@ -309,7 +309,7 @@ fn the_size_is_bounded_and_said() {
     assert!(paper.bytes().len() < 2200);
     let replay = read(&paper.bytes()).unwrap();
     assert!(replay.steps() > 5);
-    assert_eq!(replay.cut(), Some("the trace has reached its greatest size"));
+    assert_eq!(replay.cut(), Some(&Cut::Recording(RecordingEnd::Full)));
 }
 
 #[test]

@@ -215,7 +215,7 @@ fn ended(state: &State, pane: &Pane) -> Vec<String> {
         pieces.push(format!("{} tok/s", rate(speed)));
     }
     let most = count(state.snapshot.limits.max_model_len as u64);
-    pieces.push(say!(theme, "ctx {} of {}", count((figures.prompt_tokens + figures.tokens) as u64), most));
+    pieces.push(say!(theme, "ctx {} of {}", count(figures.prompt_tokens.saturating_add(figures.tokens) as u64), most));
     with_more(pieces, figures.cached_tokens, figures.preemptions, theme)
 }
 
