@@ -298,7 +298,7 @@ fn a_bot_that_comes_or_goes_is_said() {
     let mut state = state(fresh());
     let alt = |c| with(KeyModifiers::ALT, KeyCode::Char(c));
     act(&mut state, alt('='));
-    let said = |state: &mut State| state.notice.take().expect("a notice").text;
+    let said = |state: &mut batchroom::ui::state::State| state.notice.take().expect("a notice").text;
     assert_eq!(said(&mut state), "1 bot chats now, of at most 64: load chat, 2.0s between answer and next prompt (F10)");
     act(&mut state, alt('='));
     assert!(said(&mut state).starts_with("2 bots chat now"));
