@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use batchroom::engine::api::{Event, FinishReason, Finished, Rejected};
 use batchroom::text::Role;
-use batchroom::ui::state::{Mode, State};
+use batchroom::ui::state::{Mode, Rooms, State};
 use batchroom::ui::update::{Effect, Msg};
 use crossterm::event::{KeyCode, KeyModifiers};
 
@@ -151,7 +151,7 @@ fn deleting_asks_and_stops_what_streams_there() {
     act(&mut state, alt('m'));
     act(&mut state, key(KeyCode::Up));
     act(&mut state, key(KeyCode::Char('d')));
-    let question = |state: &mut State| footer(state).contains("D once more deletes");
+    let question = |state: &mut State| picture(state, 120, 30).contains("Delete this message");
     assert!(footer(&mut state).contains("2 messages"), "{}", footer(&mut state));
     act(&mut state, key(KeyCode::Char('x')));
     assert!(!question(&mut state), "off the table");
@@ -215,16 +215,14 @@ fn what_is_written_anew_and_sent_to_all_stands_beside_the_first_in_its_own_pane(
 
 /// The first pane's line under the conversation.
 fn footer(state: &mut State) -> String {
-    state.zoom = true;
+    (state.zoom, state.rooms) = (true, Rooms::Chats);
     let picture = picture(state, 120, 30);
-    let lines: Vec<&str> = picture.lines().collect();
-    let line = lines.iter().rev().find(|line| line.contains('╌') || line.contains("D ")).unwrap_or(&"");
-    (*line).to_owned()
+    picture.lines().rev().find(|line| line.contains('╌')).unwrap_or_default().to_owned()
 }
 
 fn title(state: &mut State) -> String {
-    state.zoom = true;
-    picture(state, 120, 30).lines().find(|line| line.contains("1 ana")).unwrap_or_default().to_owned()
+    (state.zoom, state.rooms) = (true, Rooms::Chats);
+    picture(state, 120, 30).lines().find(|line| line.contains("┏ 1 ana")).unwrap_or_default().to_owned()
 }
 
 /// An answer with figures of its own.
@@ -244,10 +242,10 @@ fn the_figures_are_of_the_answer_on_screen() {
     act(&mut state, alt('r'));
     answer_with(&mut state, "Good day", 96, 20);
     let shown = footer(&mut state);
-    assert!(shown.contains("TTFT 96ms · 20.0 tok/s · ctx 50 of"), "{shown}");
+    assert!(shown.contains("TTFT 96ms · 20 tok/s · ctx 50 of"), "{shown}");
     act(&mut state, alt(','));
     let shown = footer(&mut state);
-    assert!(shown.contains("TTFT 48ms · 10.0 tok/s · ctx 40 of"), "{shown}");
+    assert!(shown.contains("TTFT 48ms · 10 tok/s · ctx 40 of"), "{shown}");
     act(&mut state, with(KeyModifiers::CONTROL, KeyCode::Char('n')));
     act(&mut state, key(KeyCode::Char('y')));
     assert!(!footer(&mut state).contains("TTFT"), "nothing is shown, so nothing is said of it");
@@ -267,7 +265,7 @@ fn the_title_says_which_branch_is_read_and_where_it_begins() {
     act(&mut state, alt('r'));
     answer(&mut state, "short");
     assert!(title(&mut state).contains("├ branch 2/2 at message 4 (and 1 place before)"), "{}", title(&mut state));
-    state.zoom = false;
+    (state.zoom, state.rooms) = (false, Rooms::Both);
     let narrow = picture(&mut state, 80, 24);
     assert!(narrow.contains("├ 2/2"), "{narrow}");
 }

@@ -174,7 +174,7 @@ fn a_bot_asks_listens_thinks_and_asks_on() {
     let mut state = state(fresh());
     let effects = act(&mut state, with(KeyModifiers::ALT, KeyCode::Char('=')));
     let [Effect::Name { user, name }] = &effects[..] else { panic!("{effects:?}") };
-    assert_eq!((state.people().name(*user), name.as_str()), ("bot 1".to_owned(), "bot 1"));
+    assert_eq!((state.people().name(*user), name.as_str()), ("◇bot 1".to_owned(), "bot 1"));
     let user = *user;
     let mut lengths = Vec::new();
     for _ in 0..3 {

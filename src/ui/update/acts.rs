@@ -7,11 +7,12 @@ use super::typing::{edit_in, insert};
 use super::{Effect, branches, files, history, pick, slash};
 use crate::engine::api::{Pace, RunState};
 use crate::ui::editor::Editor;
-use crate::ui::keymap::Action;
+use crate::ui::keymap::{Action, key_for};
 use crate::ui::params::{self, Form};
 use crate::ui::settings::Desk;
 use crate::ui::state::{Mode, State};
 use crate::ui::theme::Theme;
+use crate::ui::view::screen;
 use crate::ui::words::say;
 use crate::ui::{bots, machine, replay};
 
@@ -147,7 +148,14 @@ fn act_on_screen(state: &mut State, action: Action) {
         Action::Search => files::search(state, ""),
         Action::Raw => {
             let transcript = &mut state.focused_mut().transcript;
-            transcript.set_markdown(!transcript.markdown());
+            let raw = transcript.markdown();
+            transcript.set_markdown(!raw);
+            let theme = state.options.theme;
+            // On plain text nothing else shows it.
+            state.say(match raw {
+                true => say!(theme, "this pane shows answers as they were written: {} renders them again", key_for(Action::Raw)),
+                false => theme.tr("this pane renders Markdown again").to_owned(),
+            });
         }
         Action::Back if branches::stop_rewriting(state) => {}
         Action::NextPane if slash::typing(state) && slash::complete(state) => {}
@@ -158,7 +166,12 @@ fn act_on_screen(state: &mut State, action: Action) {
                 state.focus = at;
             }
         }
-        Action::Zoom => state.zoom = !state.zoom,
+        Action::Zoom => {
+            state.zoom = !state.zoom;
+            if !state.zoom && state.panes.len() > 1 && screen::panes_shown(state) <= 1 {
+                state.say(state.options.theme.tr("only one pane fits here: Tab and Alt-1 to Alt-9 go to the others"));
+            }
+        }
         Action::Broadcast => state.broadcast = !state.broadcast,
         Action::PageUp => scroll(state, |rows| -(rows as isize - 1).max(1)),
         Action::PageDown => scroll(state, |rows| (rows as isize - 1).max(1)),

@@ -121,6 +121,7 @@ pub(super) fn switch(state: &mut State, id: Option<NodeId>, by: isize) {
         Some(at) => {
             pane.conversation.switch(at, by);
             pane.transcript.show(&pane.conversation);
+            state.notice = state.notice.take().filter(|notice| notice.bad);
         }
         None => {
             let (again, rewrite) = (key_for(Action::Regenerate), key_for(Action::Rewrite));

@@ -152,7 +152,14 @@ pub fn update(state: &mut State, msg: Msg, now: Duration) -> Vec<Effect> {
     if state.notice.as_ref().is_some_and(|notice| notice.until <= now) {
         state.notice = None;
     }
+    let typed = matches!(msg, Msg::Key(_));
+    let said = state.notice.clone();
     let mut effects = take(state, msg);
+    // What was said before a prompt was sent is of the past then; what is wrong stays for its time.
+    let sent = effects.iter().any(|effect| matches!(effect, Effect::Submit { .. }));
+    if typed && sent && state.notice == said && said.is_some_and(|notice| !notice.bad) {
+        state.notice = None;
+    }
     if !state.colours_asked && state.panes.iter().any(|pane| pane.transcript.wants_colours()) {
         state.colours_asked = true;
         effects.push(Effect::LoadColours);

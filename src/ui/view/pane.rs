@@ -219,14 +219,10 @@ fn ended(state: &State, pane: &Pane) -> Vec<String> {
     with_more(pieces, figures.cached_tokens, figures.preemptions, theme)
 }
 
-/// Asked before messages are deleted.
+/// What was asked before messages are deleted, in short: the question itself stands below all panes.
 fn deleting(gone: usize, theme: Theme) -> Vec<String> {
     let what = theme.plural(gone, "{} message", "{} messages");
-    vec![
-        say!(theme, "D once more deletes this and all that follows it, branches too: {} · any other key keeps them", what),
-        say!(theme, "D once more deletes {} · any other key keeps them", what),
-        say!(theme, "D again deletes {}", what),
-    ]
+    vec![say!(theme, "D once more deletes {} · any other key keeps them", what), say!(theme, "D again deletes {}", what)]
 }
 
 /// The keys of choosing a message.

@@ -31,6 +31,11 @@ pub fn most_scroll(state: &State) -> usize {
     machine::most(state, arrange(state, state.area).machine)
 }
 
+/// How many panes are on screen at once.
+pub fn panes_shown(state: &State) -> usize {
+    arrange(state, state.area).panes.len()
+}
+
 /// The pane, or its tab, at a place of the screen.
 pub fn pane_at(state: &State, at: Position) -> Option<usize> {
     let layout = arrange(state, state.area);
