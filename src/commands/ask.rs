@@ -117,7 +117,7 @@ pub async fn ask(args: AskArgs, config: Config) -> anyhow::Result<ExitCode> {
         complain(format_args!("the recording may lack its end: its disk is slow"));
     }
     let ended = engine.snapshots().borrow().notes.iter().find_map(|note| match &note.kind {
-        NoteKind::RecordingEnded { why } => Some(why.clone()),
+        NoteKind::RecordingEnded { why } => Some(why.to_string()),
         _ => None,
     });
     if let Some(why) = ended {

@@ -345,6 +345,24 @@ impl RawConfig {
 
     /// Checks everything that can be checked without the model.
     pub fn check(self) -> Result<Config, ConfigError> {
+        let sampling = self.sampling()?;
+        let engine = self.engine()?;
+        let screen = self.screen()?;
+        let presets = crate::presets::check(self.presets, &sampling)?;
+        Ok(Config {
+            model: self.model,
+            engine,
+            record: self.record,
+            sampling,
+            presets,
+            seed: self.seed,
+            system: self.system,
+            screen,
+            history: self.history.unwrap_or(true),
+            data: self.data,
+        })
+    }
+    fn sampling(&self) -> Result<SamplingParams, ConfigError> {
         let defaults = SamplingParams::default();
         let sampling = SamplingParams {
             temperature: self.temperature.unwrap_or(defaults.temperature),
@@ -354,12 +372,16 @@ impl RawConfig {
             repetition_penalty: self.repetition_penalty.unwrap_or(defaults.repetition_penalty),
             max_tokens: self.max_tokens.unwrap_or(defaults.max_tokens),
             seed: 0,
-            stop: self.stop.unwrap_or_default(),
+            stop: self.stop.clone().unwrap_or_default(),
             ignore_eos: false,
         };
         sampling.check()?;
+        Ok(sampling)
+    }
+
+    fn engine(&self) -> Result<EngineConfig, ConfigError> {
         let device = self.device.as_deref().map_or(Ok(DeviceChoice::Cpu), parse_device)?;
-        let engine = EngineConfig {
+        Ok(EngineConfig {
             device,
             threads: in_range("threads", self.threads.unwrap_or_else(crate::machine::default_threads), 1, 256)?,
             kv_memory: kv_budget(self.kv_memory.as_deref(), self.memory_utilization, device)?,
@@ -377,11 +399,14 @@ impl RawConfig {
             prefix_cache: self.prefix_cache.unwrap_or(true),
             target_itl: self.target_itl.as_deref().map(parse_time).transpose()?,
             watermark: self.watermark.map(|value| in_range("watermark", value, 0, 1 << 20)).transpose()?,
-        };
-        let screen = ScreenConfig {
+        })
+    }
+
+    fn screen(&self) -> Result<ScreenConfig, ConfigError> {
+        Ok(ScreenConfig {
             panes_asked: self.panes.is_some() || self.names.is_some(),
             panes: in_range("panes", self.panes.unwrap_or(4), 1, 16)?,
-            names: self.names.unwrap_or_default(),
+            names: self.names.clone().unwrap_or_default(),
             pace: self.pace.as_deref().map_or(Ok(PaceChoice::Auto), parse_pace)?,
             fps: in_range("fps", self.fps.unwrap_or(30) as usize, 1, 120)? as u32,
             theme: self.theme.as_deref().map_or(Ok(ThemeChoice::Auto), screen::parse_theme)?,
@@ -392,20 +417,7 @@ impl RawConfig {
             bots: in_range("bots", self.bots.unwrap_or(0), 0, crate::ui::bots::MAX_BOTS)?,
             bots_pause: self.bots_pause.as_deref().map(screen::parse_pause).transpose()?,
             bots_load: self.bots_load.as_deref().map_or(Ok(Load::default()), screen::parse_load)?,
-            keys: screen::parse_keys(self.keys.unwrap_or_default())?,
-        };
-        let presets = crate::presets::check(self.presets, &sampling)?;
-        Ok(Config {
-            model: self.model,
-            engine,
-            record: self.record,
-            sampling,
-            presets,
-            seed: self.seed,
-            system: self.system,
-            screen,
-            history: self.history.unwrap_or(true),
-            data: self.data,
+            keys: screen::parse_keys(self.keys.clone().unwrap_or_default())?,
         })
     }
 }

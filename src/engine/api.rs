@@ -8,15 +8,19 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 pub use super::timeline::Timeline;
+pub use super::told::{Change, FAULT, NOT_FINITE, NotChanged, NotRun, RecordingEnd, SHUT_DOWN, Setting, differences};
 use crate::batch::{RequestId, RowKind, UserId};
 pub use crate::histogram::Summary;
 use crate::sampling::{InvalidSampling, SamplingParams};
 use crate::scheduler::Refused;
 pub use crate::scheduler::{FinishReason, InvalidLimits, Ledger, Limits, Mode, Policy, TakenBy, Waiting};
 
-/// Why a request was not taken. Each carries the numbers that decided it.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+/// Why a request was not taken. Each carries the numbers that decided it. In a recording what has no number is its English
+/// sentence, as it always was.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Rejected {
+    #[serde(rename = "the prompt is empty")]
     #[error("the prompt is empty")]
     EmptyPrompt,
     #[error("the prompt has {prompt} tokens, and with at least one token of answer that is over the context of {max_model_len}")]
@@ -31,17 +35,31 @@ pub enum Rejected {
     UnknownToken { token: u32, vocab: usize },
     #[error("the conversation has {bytes} bytes, more than fit a context of {max_model_len} tokens in any language")]
     TooManyBytes { bytes: usize, max_model_len: usize },
+    #[serde(skip)]
     #[error(transparent)]
     Sampling(#[from] InvalidSampling),
-    #[error("{0}")]
+    /// What the template says.
+    #[error("the model's chat template refuses this conversation: {0}")]
     Template(String),
+    #[serde(rename = "the engine is shutting down")]
     #[error("the engine is shutting down")]
     ShuttingDown,
     #[error("the engine has stopped: {0}")]
     EngineGone(String),
-    /// As a recording has it.
+    /// In words only: what a tokenizer says, or an older recording.
+    #[serde(untagged)]
     #[error("{0}")]
-    Recorded(String),
+    Words(String),
+}
+
+impl Rejected {
+    /// As a recording can have it.
+    pub(super) fn recorded(&self) -> Rejected {
+        match self {
+            Rejected::Sampling(error) => Rejected::Words(error.to_string()),
+            other => other.clone(),
+        }
+    }
 }
 
 fn estimate(wait: &Option<Duration>) -> String {
@@ -102,7 +120,7 @@ pub enum Verdict {
     /// From this token of the answer on (0: the first) the logits are others; `token`: and so was what was chosen.
     Differs { at: usize, token: bool },
     /// It could not be computed again.
-    NotRun { why: String },
+    NotRun { why: NotRun },
 }
 
 /// The end of a request, with its figures. All times are engine time.
@@ -382,15 +400,11 @@ pub struct StepPreemption {
 pub type StepFinish = (UserId, FinishReason);
 
 /// What happened between two steps.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Between {
-    Refused {
-        user: UserId,
-        why: String,
-    },
-    /// A limit has another value; in words.
-    Changed(String),
-    ChangeRefused(String),
+    Refused { user: UserId, why: Rejected },
+    Changed(Change),
+    ChangeRefused(NotChanged),
 }
 
 /// Where the time of one step went. What is in none of them (embeddings, copies of blocks) is the rest.
@@ -528,16 +542,16 @@ pub enum NoteKind {
         user: UserId,
         why: Rejected,
     },
-    /// Somebody changed a limit while the engine ran; `what` in words.
+    /// Somebody changed a limit while the engine ran.
     Changed {
-        what: String,
+        what: Change,
     },
     ChangeRefused {
-        why: String,
+        why: NotChanged,
     },
     /// The trace ends here, before the engine does.
     RecordingEnded {
-        why: String,
+        why: RecordingEnd,
     },
     Witnessed(Witnessed),
 }

@@ -12,11 +12,11 @@ use super::api::*;
 use super::core::{Core, whole_micros};
 use super::recorder::{Recorder, Recording, Shared};
 use super::trace::{Header, KvHeader, VERSION, micros};
-use super::worker::{SHUT_DOWN, StoppedTime, Worker};
+use super::worker::{StoppedTime, Worker};
 use crate::batch::{RequestId, UserId};
 use crate::sampling::SamplingParams;
 use crate::scheduler::InvalidLimits;
-use crate::text::{Message, Role, TextModel, TokenizerError};
+use crate::text::{Message, Role, TemplateError, TextModel, TokenizerError};
 
 /// Commands that may wait for the engine thread at once.
 const COMMANDS: usize = 4096;
@@ -272,8 +272,8 @@ impl EngineHandle {
             return Err(Rejected::TooManyBytes { bytes, max_model_len });
         }
         self.text.encode_chat(messages).map_err(|error| match error {
-            TokenizerError::Template(error) => Rejected::Template(error.to_string()),
-            other => Rejected::Template(other.to_string()),
+            TokenizerError::Template(TemplateError::Render(said)) => Rejected::Template(said),
+            other => Rejected::Words(other.to_string()),
         })
     }
 

@@ -58,7 +58,7 @@ impl Live {
     /// The end and its figures. The rest of the text is added by who has it.
     pub fn finished(&self, reason: FinishReason, message: Option<String>, now: Duration) -> Finished {
         let message = match (reason, message) {
-            (FinishReason::Failed, None) => Some("the model's logits are not finite numbers for this sequence".into()),
+            (FinishReason::Failed, None) => Some(NOT_FINITE.into()),
             (_, message) => message,
         };
         Finished {

@@ -10,6 +10,7 @@ mod metrics;
 mod record;
 mod recorder;
 mod timeline;
+mod told;
 pub mod trace;
 mod view;
 mod voice;

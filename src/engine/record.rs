@@ -42,8 +42,8 @@ impl Records {
     pub fn note(&mut self, step: u64, kind: NoteKind) {
         tracing::info!(step, "{kind:?}");
         let between = match &kind {
-            NoteKind::Rejected { user, why } => Some(Between::Refused { user: *user, why: why.to_string() }),
-            NoteKind::Changed { what } => Some(Between::Changed(what.clone())),
+            NoteKind::Rejected { user, why } => Some(Between::Refused { user: *user, why: why.clone() }),
+            NoteKind::Changed { what } => Some(Between::Changed(*what)),
             NoteKind::ChangeRefused { why } => Some(Between::ChangeRefused(why.clone())),
             _ => None,
         };

@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, RecvError, SyncSender, TryRecvError, sync_channe
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use super::api::RecordingEnd;
 use super::trace::{Header, Record};
 
 /// Records that may wait for the disk, and bytes of them (about).
@@ -46,11 +47,11 @@ struct End {
     /// All that will be written is written.
     over: bool,
     /// Why it ended before the engine did.
-    why: Option<String>,
+    why: Option<RecordingEnd>,
 }
 
 impl Shared {
-    fn end(&self, why: Option<String>, over: bool) {
+    fn end(&self, why: Option<RecordingEnd>, over: bool) {
         let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
         end.over |= over;
         end.why = end.why.take().or(why);
@@ -65,7 +66,7 @@ impl Shared {
         waited.unwrap_or_else(PoisonError::into_inner).0.over
     }
 
-    fn why(&self) -> Option<String> {
+    fn why(&self) -> Option<RecordingEnd> {
         self.end.lock().unwrap_or_else(PoisonError::into_inner).why.clone()
     }
 }
@@ -88,14 +89,14 @@ impl Recorder {
     ///
     /// # Errors
     /// Why nothing more is recorded.
-    pub fn put(&self, record: Record) -> Result<(), String> {
+    pub fn put(&self, record: Record) -> Result<(), RecordingEnd> {
         let bytes = size(&record);
         let waiting = self.shared.pending.fetch_add(bytes, Ordering::Relaxed);
         if let Some(why) = self.shared.why() {
             return Err(why);
         }
         if waiting + bytes > PENDING_BYTES || self.records.try_send((record, bytes)).is_err() {
-            return Err(self.shared.why().unwrap_or_else(|| "the disk is slower than the engine".into()));
+            return Err(self.shared.why().unwrap_or(RecordingEnd::Slow));
         }
         Ok(())
     }
@@ -107,7 +108,7 @@ fn size(record: &Record) -> u64 {
     let bytes = match record {
         Record::Submit(submit) => submit.prompt.len() * 4 + text(&submit.said),
         Record::Step(step) => step.r.len() * 48 + step.rest.iter().map(|(_, text)| text.len() + 32).sum::<usize>(),
-        Record::Refused { why, said, .. } => why.len() + text(said),
+        Record::Refused { why, said, .. } => why.to_string().len() + text(said),
         Record::Cancel { rest, .. } => rest.len(),
         Record::User { name, .. } => name.len(),
         _ => 0,
@@ -125,16 +126,16 @@ struct Writer {
 impl Writer {
     fn run(&mut self, first: &str, inbox: &Receiver<(Record, u64)>) {
         let result = self.line(first).and_then(|()| self.take_all(inbox));
-        let flushed = self.to.flush().map_err(|error| format!("the trace cannot be written: {error}"));
+        let flushed = self.to.flush().map_err(RecordingEnd::of);
         self.shared.end(result.and(flushed).err(), true);
     }
 
-    fn take_all(&mut self, inbox: &Receiver<(Record, u64)>) -> Result<(), String> {
+    fn take_all(&mut self, inbox: &Receiver<(Record, u64)>) -> Result<(), RecordingEnd> {
         loop {
             let next = match inbox.try_recv() {
                 // Nothing more for now: whoever looks at the file sees all there is.
                 Err(TryRecvError::Empty) => {
-                    self.to.flush().map_err(|error| format!("the trace cannot be written: {error}"))?;
+                    self.to.flush().map_err(RecordingEnd::of)?;
                     inbox.recv()
                 }
                 Err(TryRecvError::Disconnected) => Err(RecvError),
@@ -142,15 +143,15 @@ impl Writer {
             };
             let Ok((record, bytes)) = next else { return Ok(()) };
             self.shared.pending.fetch_sub(bytes, Ordering::Relaxed);
-            let line = serde_json::to_string(&record).map_err(|error| error.to_string())?;
+            let line = serde_json::to_string(&record).map_err(RecordingEnd::of)?;
             self.line(&line)?;
         }
     }
 
-    fn line(&mut self, line: &str) -> Result<(), String> {
+    fn line(&mut self, line: &str) -> Result<(), RecordingEnd> {
         let bytes = line.len() as u64 + 1;
         if bytes > self.left {
-            let why = "the trace has reached its greatest size".to_owned();
+            let why = RecordingEnd::Full;
             if let Ok(line) = serde_json::to_string(&Record::Cut { why: why.clone() }) {
                 let _ = self.to.write_all(line.as_bytes()).and_then(|()| self.to.write_all(b"\n"));
             }
@@ -158,6 +159,6 @@ impl Writer {
         }
         self.left -= bytes;
         let written = self.to.write_all(line.as_bytes()).and_then(|()| self.to.write_all(b"\n"));
-        written.map_err(|error| format!("the trace cannot be written: {error}"))
+        written.map_err(RecordingEnd::of)
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::api::{Limits, ModelInfo, Verdict};
+use super::api::{Limits, ModelInfo, RecordingEnd, Rejected, Verdict};
 use super::core::Core;
 
 /// The version of the format that this program writes, and the newest that it reads.
@@ -55,7 +55,7 @@ pub enum Record {
     /// A request that was refused before it came there.
     Refused {
         user: u32,
-        why: String,
+        why: Rejected,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         said: Option<String>,
     },
@@ -102,7 +102,7 @@ pub enum Record {
     },
     /// Nothing was recorded from here on.
     Cut {
-        why: String,
+        why: RecordingEnd,
     },
     /// The engine ended.
     End {

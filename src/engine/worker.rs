@@ -27,8 +27,6 @@ use crate::text::{StreamDecoder, TextModel};
 const FRAME: Duration = Duration::from_millis(33);
 /// The slowest pace, in steps a second: the bound on how long a paced engine sleeps between two.
 const SLOWEST: f64 = 0.1;
-/// Why an engine is gone that has no fault.
-pub(super) const SHUT_DOWN: &str = "it was shut down";
 
 pub(super) struct Worker {
     model: Box<dyn Model>,
@@ -132,7 +130,7 @@ impl Worker {
         let ended = catch_unwind(AssertUnwindSafe(|| while self.turn() {}));
         if let Err(panic) = ended {
             let what = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
-            let what = format!("a fault in the engine: {}", what.unwrap_or("no message"));
+            let what = format!("{FAULT}{}", what.unwrap_or("no message"));
             tracing::error!("{what}");
             let now = self.clock.now();
             self.core.fail(&what, now);
@@ -161,7 +159,7 @@ impl Worker {
         // After a fault nobody knows what blocks are like: they are left alone.
         self.core.borrowed.clear();
         while !self.trials.is_empty() {
-            let why = self.core.fault.clone().unwrap_or_else(|| "the engine is shutting down".into());
+            let why = self.core.fault.clone().map_or(NotRun::ShuttingDown, NotRun::Words);
             self.end_trial(Verdict::NotRun { why });
         }
         let inbox = std::mem::replace(&mut self.inbox, sync_channel(0).1);
@@ -382,7 +380,7 @@ impl Worker {
     }
 
     fn refused(&mut self, user: UserId, why: Rejected, said: Option<String>) {
-        self.record(|| Record::Refused { user: user.0, why: why.to_string(), said });
+        self.record(|| Record::Refused { user: user.0, why: why.recorded(), said });
         self.core.refused(user, why);
     }
 
@@ -422,8 +420,7 @@ impl Worker {
     /// What is over the bound of trials is told so; and how many there are.
     fn give_up_trials(&mut self) {
         while let Some(trial) = self.trials.take_surplus() {
-            let why = "too many others wait to be computed once more".into();
-            self.witnessed(&trial, Verdict::NotRun { why });
+            self.witnessed(&trial, Verdict::NotRun { why: NotRun::TooMany });
         }
         self.count_trials();
     }
@@ -551,8 +548,7 @@ impl Worker {
         if !self.core.borrow(tokens) {
             // As long as somebody runs, blocks may come free.
             if !self.core.scheduler.has_work() {
-                let why = format!("{tokens} tokens do not fit the KV budget any more");
-                self.end_trial(Verdict::NotRun { why });
+                self.end_trial(Verdict::NotRun { why: NotRun::NoRoom { tokens } });
             }
             return;
         }
@@ -562,7 +558,7 @@ impl Worker {
         let batch = self.trials.batch(self.core.scheduler.step(), chunk, &self.core.borrowed);
         let verdict = match self.model.forward(batch) {
             Ok(logits) => self.trials.compare(logits, &mut self.sampler),
-            Err(error) => Some(Verdict::NotRun { why: error.to_string() }),
+            Err(error) => Some(Verdict::NotRun { why: NotRun::Words(error.to_string()) }),
         };
         if let Some(verdict) = verdict {
             self.end_trial(verdict);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::batch::{RequestId, UserId};
 use crate::engine::trace::Record;
-use crate::engine::{Event, Finished, TakenBy};
+use crate::engine::{Event, Finished, Rejected, TakenBy};
 
 /// One piece of a conversation.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,7 +29,7 @@ pub enum What {
     Admitted,
     Preempted(TakenBy),
     Finished(Box<Finished>),
-    Refused(Box<str>),
+    Refused(Rejected),
 }
 
 #[derive(Debug, Default)]
@@ -61,7 +61,7 @@ impl Chats {
                 let (id, user) = (Some(RequestId(u64::MAX - self.refused)), UserId(*user));
                 self.refused += 1;
                 self.push(frame, user, id, What::Asked { words, tokens: 0 });
-                self.push(frame, user, id, What::Refused(why.as_str().into()));
+                self.push(frame, user, id, What::Refused(why.clone()));
             }
             _ => {}
         }
@@ -76,7 +76,7 @@ impl Chats {
             Event::Admitted { .. } => What::Admitted,
             Event::Preempted { by, .. } => What::Preempted(by),
             Event::Finished(end) => What::Finished(Box::new(end)),
-            Event::Rejected(why) => What::Refused(why.to_string().into()),
+            Event::Rejected(why) => What::Refused(why),
             Event::Queued { .. } | Event::Witnessed(_) => return,
         };
         if matches!(what, What::Finished(_) | What::Refused(_)) {

@@ -15,7 +15,7 @@ pub fn json(replay: &mut Replay) -> Value {
     object["frame"] = json!(frame);
     object["frames"] = json!(replay.steps());
     object["time_ms"] = json!(millis(replay.time(frame)));
-    object["cut"] = json!(replay.cut());
+    object["cut"] = json!(replay.cut().map(ToString::to_string));
     object["chats"] = json!(chats(replay.said(None, frame)));
     object
 }

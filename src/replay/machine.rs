@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::batch::{RequestId, UserId};
 use crate::engine::core::{Core, StepResults};
 use crate::engine::trace::{Header, Record, Sampled, StepData, check_sum};
-use crate::engine::{Event, Limits, Pace, Rejected, RunState, Snapshot, StepParts, Witnessed, change};
+use crate::engine::{Event, Limits, Pace, RunState, Snapshot, StepParts, Witnessed, change};
 use crate::scheduler::{Request, RowResult};
 
 /// Positions of KV memory at most: a header alone makes nobody allocate more than its tables.
@@ -140,7 +140,7 @@ impl Machine {
                     core.outbox.push((id, Event::Rejected(why)));
                 }
             }
-            Record::Refused { user, why, .. } => core.refused(UserId(*user), Rejected::Recorded(why.clone())),
+            Record::Refused { user, why, .. } => core.refused(UserId(*user), why.clone()),
             Record::Cancel { id, t, rest } => {
                 let now = pass(&mut self.now, *t)?;
                 if !core.cancel(RequestId(*id), now) {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 pub use chat::{Said, What};
 pub use json::{chats, json, state};
-pub use read::{MAX_FILE, MAX_LINE, ReplayError, Trace};
+pub use read::{Cut, MAX_FILE, MAX_LINE, ReplayError, Trace};
 
 use crate::batch::UserId;
 use crate::engine::Snapshot;
@@ -104,8 +104,8 @@ impl Replay {
     }
 
     /// Why the trace ends before the engine did, if it does.
-    pub fn cut(&self) -> Option<&str> {
-        self.trace.cut.as_deref()
+    pub fn cut(&self) -> Option<&Cut> {
+        self.trace.cut.as_ref()
     }
 
     /// Steps recorded; frames go from 0 to this.

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use crate::engine::RecordingEnd;
 use crate::engine::trace::{Header, KINDS, Record, VERSION};
 
 /// Bytes of a trace at most, and of one of its lines.
@@ -36,12 +37,24 @@ pub struct Trace {
     pub header: Header,
     pub records: Vec<Record>,
     /// Why it ends before the engine did.
-    pub cut: Option<String>,
+    pub cut: Option<Cut>,
 }
 
 #[derive(Deserialize)]
 struct Version {
     batchroom_trace: u32,
+}
+
+/// Why a recording is not whole.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Cut {
+    /// It says so itself.
+    #[error(transparent)]
+    Recording(RecordingEnd),
+    #[error("its last line breaks off")]
+    LastLine,
+    #[error("it ends before the engine did")]
+    NoEnd,
 }
 
 impl Trace {
@@ -75,19 +88,19 @@ impl Trace {
                 Ok(record) => {
                     ended = matches!(record, Record::End { .. } | Record::Cut { .. });
                     if let Record::Cut { why } = &record {
-                        trace.cut = Some(why.clone());
+                        trace.cut = Some(Cut::Recording(why.clone()));
                     }
                     trace.records.push(record);
                 }
                 Err(_) if !whole => {
-                    trace.cut = Some("its last line breaks off".into());
+                    trace.cut = Some(Cut::LastLine);
                     return Ok(trace);
                 }
                 Err(what) => return Err(trace.fault(lines.number, what)),
             }
         }
         if !ended {
-            trace.cut = Some("it ends before the engine did".into());
+            trace.cut = Some(Cut::NoEnd);
         }
         Ok(trace)
     }

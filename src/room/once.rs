@@ -62,7 +62,7 @@ fn take(lines: &mut Lines, said: &mut Vec<Said>, failed: &mut bool) {
             }
             Event::Rejected(why) => {
                 *failed = true;
-                What::Refused(why.to_string().into())
+                What::Refused(why)
             }
             Event::Queued { prompt_tokens, .. } => {
                 let asked = said.iter_mut().rev().find(|said| said.request == request && said.user == user);

@@ -1,12 +1,16 @@
 //! People made of program, who chat by themselves: load to watch. They have no panes; the panels show them like
 //! everybody, by the names bot 1, bot 2, ... Pure: the time comes with the messages, draws come from a seed.
 
+use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::people::Person;
+use super::format::time;
+use super::keymap::{Action, key_for};
+use super::people::{FIRST_BOT, Person};
 use super::state::State;
 use super::update::Effect;
+use super::words::say;
 use crate::batch::UserId;
 use crate::engine::api::{Event, FinishReason, RunState};
 use crate::random::SplitMix64;
@@ -17,8 +21,6 @@ pub const MAX_BOTS: usize = 64;
 /// Longest mean pause.
 pub const PAUSE_MAX: Duration = Duration::from_secs(60);
 const PAUSES_MS: [u64; 12] = [0, 100, 250, 500, 1_000, 2_000, 3_000, 5_000, 10_000, 20_000, 30_000, 60_000];
-/// A bot's user ids begin here: no pane gets as far.
-const FIRST_USER: u32 = 1 << 20;
 /// A conversation is begun anew after so many of its prompts.
 const TURNS: usize = 5;
 /// A refused bot tries again after this, and twice as late each time, at most so often.
@@ -231,7 +233,7 @@ pub fn set_number(state: &mut State, number: usize) -> Vec<Effect> {
     }
     while state.bots.bots.len() < number {
         let at = state.bots.bots.len();
-        let user = UserId(FIRST_USER + at as u32);
+        let user = UserId(FIRST_BOT + at as u32);
         state.forget(user);
         let name = format!("bot {}", at + 1);
         let letter = char::from_digit((at as u32 + 1) % 10, 10).unwrap_or('0');
@@ -242,6 +244,42 @@ pub fn set_number(state: &mut State, number: usize) -> Vec<Effect> {
         state.bots.bots.push(bot);
         effects.push(Effect::Name { user, name });
     }
+    effects
+}
+
+/// The same, and says what came of it.
+pub fn change_number(state: &mut State, number: usize) -> Vec<Effect> {
+    let theme = state.options.theme;
+    let before = state.bots.wanted();
+    if number > MAX_BOTS {
+        state.complain(say!(theme, "there are {} bots already, and no more may come", MAX_BOTS));
+        return Vec::new();
+    }
+    let effects = set_number(state, number);
+    let left = theme.plural(number, "{} bot chats", "{} bots chat");
+    let words = match number.cmp(&before) {
+        Ordering::Equal if number == 0 => theme.tr("there is no bot that could leave").to_owned(),
+        Ordering::Equal => return effects,
+        Ordering::Less if number == 0 => theme.tr("the last bot has left").to_owned(),
+        Ordering::Less => say!(theme, "{} now: the newest left, and what it was asking was cancelled", left),
+        Ordering::Greater => {
+            let (load, pause) = (state.bots.load().name(), time(state.bots.pause()));
+            let key = key_for(Action::Settings);
+            match awake(state) {
+                true => say!(
+                    theme,
+                    "{} now, of at most {}: load {}, {} between answer and next prompt ({})",
+                    left,
+                    MAX_BOTS,
+                    load,
+                    pause,
+                    key
+                ),
+                false => say!(theme, "{} now, of at most {}: they begin when the engine runs again", left, MAX_BOTS),
+            }
+        }
+    };
+    state.say(words);
     effects
 }
 

@@ -2,10 +2,12 @@
 
 pub mod ascii;
 pub mod bots;
+mod burst;
 pub mod desk;
 pub mod editor;
 pub mod format;
 pub mod fuzzy;
+mod jobs;
 pub mod keep;
 pub mod keymap;
 pub mod machine;
@@ -29,6 +31,7 @@ pub mod talk;
 mod terminal;
 pub mod text;
 pub mod theme;
+pub mod told;
 pub mod transcript;
 pub mod turn;
 pub mod update;

@@ -11,12 +11,13 @@ const NOTCH: isize = 3;
 
 pub fn on_mouse(state: &mut State, event: MouseEvent) {
     let at = Position { x: event.column, y: event.row };
-    if !matches!(state.mode, Mode::Chat) {
+    // What is open over the panes hides them; a message that is chosen or found is in one.
+    if !matches!(state.mode, Mode::Chat | Mode::Pick(_) | Mode::Search(_)) {
         return;
     }
     let Some(index) = screen::pane_at(state, at) else { return };
     match event.kind {
-        MouseEventKind::Down(MouseButton::Left) => state.focus = index,
+        MouseEventKind::Down(MouseButton::Left) if matches!(state.mode, Mode::Chat) => state.focus = index,
         MouseEventKind::ScrollUp => state.panes[index].transcript.scroll_by(-NOTCH),
         MouseEventKind::ScrollDown => state.panes[index].transcript.scroll_by(NOTCH),
         _ => {}

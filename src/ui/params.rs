@@ -5,7 +5,7 @@ use crossterm::event::{KeyCode, KeyEvent};
 use super::editor::Editor;
 use super::keymap::{Action, Edit};
 use super::state::{Mode, Pane, State};
-use super::text::one_line;
+use super::text::{clip, one_line};
 use super::theme::Theme;
 use super::words::say;
 use crate::presets::Preset;
@@ -27,6 +27,8 @@ pub const SYSTEM: usize = 0;
 const SEED: usize = 7;
 const STOP: usize = 8;
 const PRIORITY: usize = 9;
+/// Columns of a value in a notice.
+const SAID: usize = 32;
 /// After the fields: the row of presets.
 pub const PRESETS: usize = FIELDS.len();
 
@@ -185,7 +187,7 @@ fn put(sampling: &mut SamplingParams, at: usize, text: &str, theme: Theme) -> Re
     })
 }
 
-fn out_of_range(error: &InvalidSampling, theme: Theme) -> String {
+pub(super) fn out_of_range(error: &InvalidSampling, theme: Theme) -> String {
     say!(theme, "it must be {}", theme.tr(error.range))
 }
 
@@ -205,9 +207,10 @@ pub fn on_key(state: &mut State, key: KeyEvent, action: Option<Action>, mut form
         }
         (_, Some(Action::Newline)) if form.at == SYSTEM => form.paste("\n"),
         (KeyCode::Enter, _) => {
+            let before = Form::of(state.focused(), Vec::new());
             if form.apply(state.focused_mut(), theme) {
-                let name = state.focused().person.name.clone();
-                state.say(say!(theme, "{}: from the next prompt on", name));
+                let words = applied(&before, state.focused(), theme);
+                state.say(words);
                 return;
             }
         }
@@ -240,6 +243,21 @@ pub fn on_key(state: &mut State, key: KeyEvent, action: Option<Action>, mut form
         }
     }
     state.mode = Mode::Params(form);
+}
+
+/// What is different now from what the form had before.
+fn applied(before: &Form, pane: &Pane, theme: Theme) -> String {
+    let (name, now) = (&pane.person.name, Form::of(pane, Vec::new()));
+    let pairs = before.fields.iter().zip(&now.fields).zip(FIELDS);
+    let changed = pairs.filter(|((old, new), _)| old.text() != new.text()).map(|((_, new), field)| match new.text() {
+        "" => say!(theme, "{}: none", field.name),
+        text => format!("{}: {}", field.name, clip(&one_line(text), SAID)),
+    });
+    let changed = changed.collect::<Vec<_>>().join(", ");
+    match changed.is_empty() {
+        true => say!(theme, "{}: nothing was changed", name),
+        false => say!(theme, "{} from the next prompt on: {}", name, changed),
+    }
 }
 
 /// Moves within the lines of the system prompt, if there is a line to go to.

@@ -3,6 +3,7 @@
 use ratatui::style::Style;
 
 use super::theme::Theme;
+use super::words::Lang;
 use crate::batch::UserId;
 
 /// One user of the engine as the screen names them.
@@ -15,18 +16,48 @@ pub struct Person {
     pub hue: usize,
 }
 
-/// Everybody on screen.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct People(pub Vec<Person>);
+/// User ids of bots begin here: no pane gets as far, so a recording tells them apart too.
+pub const FIRST_BOT: u32 = 1 << 20;
+/// Stands before a bot's name wherever names are: a person can be called "bot 1".
+pub const BOT_SIGN: char = '◇';
 
-impl People {
-    pub fn find(&self, user: UserId) -> Option<&Person> {
-        self.0.iter().find(|person| person.user == user)
+/// Whether this user is made of program.
+pub fn is_bot(user: UserId) -> bool {
+    user.0 >= FIRST_BOT
+}
+
+impl Person {
+    /// Their own colour: bots have colours of their own.
+    pub fn style(&self, theme: Theme) -> Style {
+        if is_bot(self.user) { theme.bot(self.hue) } else { theme.person(self.hue) }
     }
 
-    /// A closed pane's user is still named by number.
+    /// The name with a bot's sign.
+    pub fn title(&self) -> String {
+        if is_bot(self.user) { format!("{BOT_SIGN}{}", self.name) } else { self.name.clone() }
+    }
+}
+
+/// Everybody on screen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct People {
+    all: Vec<Person>,
+    /// For whoever has no name.
+    lang: Lang,
+}
+
+impl People {
+    pub fn new(all: Vec<Person>, lang: Lang) -> People {
+        People { all, lang }
+    }
+
+    pub fn find(&self, user: UserId) -> Option<&Person> {
+        self.all.iter().find(|person| person.user == user)
+    }
+
+    /// A user that nobody remembers is still named by number. Bots have their sign.
     pub fn name(&self, user: UserId) -> String {
-        self.find(user).map_or_else(|| format!("user {}", user.0), |person| person.name.clone())
+        self.find(user).map_or_else(|| self.lang.fill("user {}", &[&user.0]), Person::title)
     }
 
     pub fn letter(&self, user: UserId) -> char {
@@ -34,6 +65,6 @@ impl People {
     }
 
     pub fn style(&self, user: UserId, theme: Theme) -> Style {
-        self.find(user).map_or_else(|| theme.quiet(), |person| theme.person(person.hue))
+        self.find(user).map_or_else(|| theme.quiet(), |person| person.style(theme))
     }
 }

@@ -5,8 +5,8 @@
 pub struct Pick {
     /// Which, from the top of the path.
     pub turn: usize,
-    /// Deleting it was asked for once.
-    pub sure: bool,
+    /// Deleting it was asked for once: so many messages would go.
+    pub sure: Option<usize>,
     /// Blocks of code that were copied, from the last one up.
     pub block: usize,
 }

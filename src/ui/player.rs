@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
+use super::burst::into_messages;
 use super::replay::{Feed, LONGEST_REST, Reel, clear, seat};
-use super::run::{HUNG_UP, Heard, Input, Signals, draw, into_messages, listen_for_input};
+use super::run::{HUNG_UP, Heard, Input, Signals, draw, listen_for_input};
 use super::state::{Options, State};
 use super::terminal::Screen;
 use super::update::{Effect, Msg, update};
@@ -21,7 +22,7 @@ pub async fn play(mut replay: Replay, frame: usize, options: Options) -> anyhow:
     let fps = options.fps.max(1);
     let mut signals = Signals::listen()?;
     let mut state = State::new(options, Arc::new(replay.snapshot()), 0);
-    let mut reel = Reel::new(replay.steps(), replay.cut());
+    let mut reel = Reel::new(replay.steps(), replay.cut().cloned());
     reel.others = seat(&mut state, &replay.people());
     state.replay = Some(reel);
     let screen = Screen::take()?;

@@ -3,6 +3,7 @@
 use super::format::count;
 use super::text::one_line;
 use super::theme::Theme;
+use super::told;
 use super::words::say;
 use crate::engine::api::{FinishReason, Finished, Rejected, Snapshot};
 
@@ -35,16 +36,19 @@ pub fn refused(why: &Rejected, theme: Theme) -> String {
             }
         }
         Rejected::ShuttingDown => theme.tr("the engine is shutting down").to_owned(),
-        Rejected::EngineGone(fault) => say!(theme, "the engine has stopped: {}", one_line(fault)),
+        Rejected::EngineGone(fault) => say!(theme, "the engine has stopped: {}", told::fault(fault, theme)),
         Rejected::TooManyBytes { bytes, max_model_len } => say!(
             theme,
             "the conversation has {} bytes, more than fit a context of {} tokens in any language",
             number(bytes),
             number(max_model_len)
         ),
-        Rejected::UnknownToken { .. } | Rejected::Sampling(_) | Rejected::Template(_) | Rejected::Recorded(_) => {
-            one_line(&why.to_string())
+        Rejected::UnknownToken { token, vocab } => {
+            say!(theme, "token {} is not in the vocabulary of {}", token, number(vocab))
         }
+        Rejected::Sampling(error) => format!("{} {}: {}", error.name, error.value, super::params::out_of_range(error, theme)),
+        Rejected::Template(said) => say!(theme, "the model's chat template refuses this conversation: {}", one_line(said)),
+        Rejected::Words(words) => one_line(words),
     }
 }
 

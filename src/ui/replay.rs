@@ -11,10 +11,11 @@ use super::state::{MAX_PANES, Mode, State};
 use super::theme::Theme;
 use super::update::{Effect, on_event};
 use super::words::say;
+use super::{refusal, told};
 use crate::batch::{RequestId, UserId};
 use crate::conversation::Conversation;
 use crate::engine::api::Event;
-use crate::replay::{Said, What};
+use crate::replay::{Cut, Said, What};
 
 /// Steps of one long stride.
 const FAR: usize = 100;
@@ -36,7 +37,7 @@ pub struct Reel {
     /// Two to the power of this, times as fast as it was.
     power: i32,
     /// Why the recording ends before the engine did.
-    pub cut: Option<String>,
+    pub cut: Option<Cut>,
     /// People whose panes have no room on the screen.
     pub others: usize,
     /// Esc was the newest key: once more is quit.
@@ -44,8 +45,8 @@ pub struct Reel {
 }
 
 impl Reel {
-    pub fn new(steps: usize, cut: Option<&str>) -> Reel {
-        Reel { steps, cut: cut.map(super::text::one_line), ..Reel::default() }
+    pub fn new(steps: usize, cut: Option<Cut>) -> Reel {
+        Reel { steps, cut, ..Reel::default() }
     }
 
     /// How many times as fast as it was.
@@ -67,8 +68,40 @@ impl Reel {
             long.push_str(&format!(" · {}", say!(theme, "{} more users", self.others)));
         }
         let end = self.cut.as_ref().filter(|_| self.frame == self.steps);
-        let cut = end.map_or(long.clone(), |why| format!("{long} · {}", say!(theme, "the recording is not whole: {}", why)));
+        let cut = end.map_or(long.clone(), |why| {
+            format!("{long} · {}", say!(theme, "the recording is not whole: {}", told::cut(why, theme)))
+        });
         vec![cut, long, short, step]
+    }
+}
+
+impl Reel {
+    /// Plays, stops, goes elsewhere: to the frame that comes back.
+    fn turn(&mut self, film: Film) -> Option<usize> {
+        let frame = match film {
+            Film::Play => {
+                self.playing = !self.playing;
+                // At the end there is nothing to play but all of it.
+                return (self.playing && self.frame == self.steps).then_some(0);
+            }
+            Film::Slower => {
+                self.power = (self.power - 1).max(SLOWEST);
+                return None;
+            }
+            Film::Faster => {
+                self.power = (self.power + 1).min(FASTEST);
+                return None;
+            }
+            Film::GoTo => return None,
+            Film::On => self.frame.saturating_add(1),
+            Film::Back => self.frame.saturating_sub(1),
+            Film::FarOn => self.frame.saturating_add(FAR),
+            Film::FarBack => self.frame.saturating_sub(FAR),
+            Film::First => 0,
+            Film::Last => self.steps,
+        };
+        self.playing &= !matches!(film, Film::On | Film::Back | Film::Last);
+        Some(frame.min(self.steps))
     }
 }
 
@@ -76,40 +109,12 @@ impl Reel {
 pub fn act(state: &mut State, action: Action) -> Option<Vec<Effect>> {
     let reel = state.replay.as_mut()?;
     let leaving = std::mem::take(&mut reel.leaving);
-    let seek = |frame: usize| vec![Effect::Seek(frame.min(reel.steps))];
     Some(match action {
-        Action::Replay(film) => match film {
-            Film::Play => {
-                reel.playing = !reel.playing;
-                // At the end there is nothing to play but all of it.
-                if reel.playing && reel.frame == reel.steps { vec![Effect::Seek(0)] } else { Vec::new() }
-            }
-            Film::On | Film::Back | Film::FarOn | Film::FarBack | Film::First | Film::Last => {
-                let frame = match film {
-                    Film::On => reel.frame.saturating_add(1),
-                    Film::Back => reel.frame.saturating_sub(1),
-                    Film::FarOn => reel.frame.saturating_add(FAR),
-                    Film::FarBack => reel.frame.saturating_sub(FAR),
-                    Film::First => 0,
-                    _ => reel.steps,
-                };
-                let effects = seek(frame);
-                reel.playing &= !matches!(film, Film::On | Film::Back | Film::Last);
-                effects
-            }
-            Film::Slower => {
-                reel.power = (reel.power - 1).max(SLOWEST);
-                Vec::new()
-            }
-            Film::Faster => {
-                reel.power = (reel.power + 1).min(FASTEST);
-                Vec::new()
-            }
-            Film::GoTo => {
-                state.mode = Mode::GoTo(Editor::default());
-                Vec::new()
-            }
-        },
+        Action::Replay(Film::GoTo) => {
+            state.mode = Mode::GoTo(Editor::default());
+            Vec::new()
+        }
+        Action::Replay(film) => reel.turn(film).map(Effect::Seek).into_iter().collect(),
         Action::Quit | Action::Cancel => vec![Effect::Quit],
         Action::Back if leaving => vec![Effect::Quit],
         Action::Back => {
@@ -231,7 +236,7 @@ fn show(state: &mut State, user: UserId, what: &What) {
         }
         What::Refused(why) => {
             let Some(pane) = state.pane_of(user) else { return };
-            return pane.conclude(Some(say!(theme, "refused: {}", super::text::one_line(why))), None);
+            return pane.conclude(Some(say!(theme, "refused: {}", refusal::refused(why, theme))), None);
         }
         What::Text(text) => Event::Token { step: 0, token: 0, text: text.to_string() },
         What::Admitted => Event::Admitted { step: 0, cached: 0 },

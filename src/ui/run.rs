@@ -7,13 +7,15 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crossterm::event::{Event as TermEvent, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use crossterm::event::Event as TermEvent;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
+use super::burst::{into_messages, is_enter};
 use super::desk::Desk;
+use super::jobs::{Fetch, FetchNews, edited, fetching, finished, loaded};
 use super::keymap::Action;
 use super::outside::{self, Gate, Outside};
 use super::rich::code::Highlighter;
@@ -25,6 +27,8 @@ use crate::batch::{RequestId, UserId};
 use crate::engine::api::Place;
 use crate::engine::{EngineHandle, Event, RunState, Snapshot};
 use crate::hub::Progress;
+use crate::sampling::SamplingParams;
+use crate::text::Message;
 
 /// What the screen needs from the world beside an engine.
 pub trait Services: Send + Sync + 'static {
@@ -60,33 +64,10 @@ pub async fn run(
     seed: u64,
     before: Before,
 ) -> anyhow::Result<ExitCode> {
-    let fps = options.fps.max(1);
-    let snapshots = engine.snapshots();
-    let first = snapshots.borrow().clone();
+    let first = engine.snapshots().borrow().clone();
     let mut signals = Signals::listen()?;
     let screen = Screen::take()?;
-    let mut app = App {
-        state: State::new(options, first, seed),
-        engine,
-        snapshots,
-        services,
-        desk: before.desk,
-        screen,
-        requests: HashMap::new(),
-        newest: HashMap::new(),
-        outside: None,
-        gate: Gate::default(),
-        colours: None,
-        fetch: None,
-        launch: None,
-        opened: Instant::now(),
-        last_input: Instant::now(),
-        pasting: false,
-        frame: Duration::from_secs(1) / fps,
-        next_frame: Instant::now(),
-        dirty: true,
-        leave: None,
-    };
+    let mut app = App::new(engine, services, State::new(options, first, seed), before.desk, screen);
     app.desk.begin(&mut app.state, before.least);
     app.name_all();
     if app.state.mouse {
@@ -179,11 +160,6 @@ struct Request {
     events: mpsc::Receiver<Event>,
 }
 
-struct Fetch {
-    progress: watch::Receiver<Progress>,
-    task: JoinHandle<Result<(), String>>,
-}
-
 struct App {
     state: State,
     engine: EngineHandle,
@@ -212,6 +188,31 @@ struct App {
 }
 
 impl App {
+    fn new(engine: EngineHandle, services: Arc<dyn Services>, state: State, desk: Desk, screen: Screen) -> App {
+        App {
+            snapshots: engine.snapshots(),
+            frame: Duration::from_secs(1) / state.options.fps.max(1),
+            state,
+            engine,
+            services,
+            desk,
+            screen,
+            requests: HashMap::new(),
+            newest: HashMap::new(),
+            outside: None,
+            gate: Gate::default(),
+            colours: None,
+            fetch: None,
+            launch: None,
+            opened: Instant::now(),
+            last_input: Instant::now(),
+            pasting: false,
+            next_frame: Instant::now(),
+            dirty: true,
+            leave: None,
+        }
+    }
+
     /// Waits for whatever comes first, input before all else, and takes it in.
     async fn turn(&mut self, input: &mut Input, signals: &mut Signals) -> anyhow::Result<()> {
         let drawing = self.dirty && self.outside.is_none();
@@ -292,25 +293,11 @@ impl App {
 
     fn carry_out(&mut self, effect: Effect) {
         match effect {
-            Effect::Submit { user, messages, sampling, fork_of } => {
-                let fork_of = fork_of.and_then(|origin| self.newest.get(&origin)).copied();
-                let priority = self.state.pane_of(user).map_or(0, |pane| pane.priority);
-                let place = Place { fork_of, priority, witness: self.state.witness, ..Place::default() };
-                let (id, events) = self.engine.chat_as(user, &messages, sampling, place);
-                self.newest.insert(user, id);
-                self.requests.insert(user, Request { id, events });
-                // A refusal is there at once, and no snapshot will bring it.
-                self.hear(user);
-            }
-            Effect::Cancel(user) => {
-                if let Some(request) = self.requests.get(&user) {
-                    self.engine.cancel(request.id);
-                }
-            }
+            Effect::Submit { user, messages, sampling, fork_of } => self.submit(user, &messages, sampling, fork_of),
+            Effect::Cancel(user) => self.cancel(self.requests.get(&user)),
             Effect::Abandon(user) => {
-                if let Some(request) = self.requests.remove(&user) {
-                    self.engine.cancel(request.id);
-                }
+                let request = self.requests.remove(&user);
+                self.cancel(request.as_ref());
             }
             Effect::Pause(paused) => self.engine.pause(paused),
             Effect::Step(steps) => self.engine.step(steps),
@@ -322,10 +309,7 @@ impl App {
                 let _ = self.screen.mouse(ours);
             }
             Effect::SetTargetItl(target) => self.engine.set_target_itl(target),
-            Effect::Fetch => {
-                let (sender, progress) = watch::channel(Progress::default());
-                self.fetch = Some(Fetch { progress, task: tokio::spawn(self.services.fetch(sender)) });
-            }
+            Effect::Fetch => self.fetch = Some(Fetch::start(&*self.services)),
             Effect::CancelFetch => {
                 if let Some(fetch) = self.fetch.take() {
                     fetch.task.abort();
@@ -339,10 +323,8 @@ impl App {
                 let _ = self.screen.forget();
             }
             Effect::Suspend => {
-                if let Err(error) = self.suspend(true) {
-                    tracing::error!(%error, "the terminal cannot be taken again");
-                    self.leave = Some(1);
-                }
+                let result = self.suspend(true);
+                self.keep_terminal(result);
             }
             Effect::Quit => self.leave = Some(0),
             Effect::Copy(text) => {
@@ -359,6 +341,31 @@ impl App {
             Effect::Opened { key, id } => self.desk.know(key, id),
             // There is nothing recorded to go to.
             Effect::Seek(_) => {}
+        }
+    }
+
+    fn submit(&mut self, user: UserId, messages: &[Message], sampling: SamplingParams, fork_of: Option<UserId>) {
+        let fork_of = fork_of.and_then(|origin| self.newest.get(&origin)).copied();
+        let priority = self.state.pane_of(user).map_or(0, |pane| pane.priority);
+        let place = Place { fork_of, priority, witness: self.state.witness, ..Place::default() };
+        let (id, events) = self.engine.chat_as(user, messages, sampling, place);
+        self.newest.insert(user, id);
+        self.requests.insert(user, Request { id, events });
+        // A refusal is there at once, and no snapshot will bring it.
+        self.hear(user);
+    }
+
+    fn cancel(&self, request: Option<&Request>) {
+        if let Some(request) = request {
+            self.engine.cancel(request.id);
+        }
+    }
+
+    /// Without a terminal there is nothing to stay for.
+    fn keep_terminal(&mut self, taken: std::io::Result<()>) {
+        if let Err(error) = taken {
+            tracing::error!(%error, "the terminal cannot be taken again");
+            self.leave = Some(1);
         }
     }
 
@@ -386,10 +393,8 @@ impl App {
             Ok(outside) => self.outside = Some(outside),
             Err(why) => {
                 self.gate.open();
-                if let Err(error) = self.screen.take_again() {
-                    tracing::error!(%error, "the terminal cannot be taken again");
-                    self.leave = Some(1);
-                }
+                let result = self.screen.take_again();
+                self.keep_terminal(result);
                 self.take(Msg::Edited(user, Err(why)));
             }
         }
@@ -569,121 +574,4 @@ fn stopped() -> Event {
         itl: None,
         predicted_ttft: None,
     })
-}
-
-async fn finished(
-    launch: &mut Option<JoinHandle<anyhow::Result<EngineHandle>>>,
-) -> Result<anyhow::Result<EngineHandle>, tokio::task::JoinError> {
-    match launch {
-        Some(task) => task.await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn loaded(colours: &mut Option<JoinHandle<Highlighter>>) -> Option<Highlighter> {
-    match colours {
-        Some(task) => task.await.ok(),
-        None => std::future::pending().await,
-    }
-}
-
-async fn edited(outside: &mut Option<Outside>) -> Result<String, String> {
-    match outside {
-        Some(outside) => outside.done().await,
-        None => std::future::pending().await,
-    }
-}
-
-enum FetchNews {
-    Progress(Progress),
-    Done(Result<(), String>),
-}
-
-async fn fetching(fetch: &mut Option<Fetch>) -> FetchNews {
-    let Some(fetch) = fetch else { return std::future::pending().await };
-    tokio::select! {
-        Ok(()) = fetch.progress.changed() => FetchNews::Progress(fetch.progress.borrow_and_update().clone()),
-        result = &mut fetch.task => FetchNews::Done(result.unwrap_or_else(|error| Err(error.to_string()))),
-    }
-}
-
-fn is_enter(event: &TermEvent) -> bool {
-    matches!(event, TermEvent::Key(KeyEvent { code: KeyCode::Enter, modifiers: KeyModifiers::NONE, .. }))
-}
-
-/// The character that a key types, line ends included.
-fn typed(event: &TermEvent) -> Option<char> {
-    match event {
-        TermEvent::Key(key) if key.kind != KeyEventKind::Release => match (key.code, key.modifiers) {
-            (KeyCode::Char(c), KeyModifiers::NONE | KeyModifiers::SHIFT) => Some(c),
-            (KeyCode::Enter, KeyModifiers::NONE) => Some('\n'),
-            // A line feed in an unbracketed paste.
-            (KeyCode::Char('j'), KeyModifiers::CONTROL) => Some('\n'),
-            (KeyCode::Tab, KeyModifiers::NONE) => Some('\t'),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-/// Events as messages; None is a new size. Text with line ends inside that came in one burst is one paste, and so
-/// is the rest of a paste.
-pub(super) fn into_messages(burst: Vec<TermEvent>, rest_of_paste: bool) -> Vec<Option<Msg>> {
-    let text: Option<String> = burst.iter().map(typed).collect();
-    if let Some(text) = text.filter(|text| !text.is_empty()) {
-        // Enter and then Tab is a prompt sent and the next pane, however fast.
-        let body = text.trim_end_matches(['\n', '\t']);
-        let lines_inside = body.contains('\n') && body.chars().filter(|c| !c.is_whitespace()).count() > 1;
-        if lines_inside || rest_of_paste {
-            return vec![Some(Msg::Paste(text))];
-        }
-    }
-    burst
-        .into_iter()
-        .filter_map(|event| match event {
-            TermEvent::Key(key) => Some(Some(Msg::Key(key))),
-            TermEvent::Paste(text) => Some(Some(Msg::Paste(text))),
-            TermEvent::Resize(..) => Some(None),
-            TermEvent::Mouse(event) => Some(Some(Msg::Mouse(event))),
-            TermEvent::FocusGained | TermEvent::FocusLost => None,
-        })
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn keys(text: &str) -> Vec<TermEvent> {
-        let key = |c| match c {
-            '\n' => KeyCode::Enter,
-            '\t' => KeyCode::Tab,
-            c => KeyCode::Char(c),
-        };
-        text.chars().map(|c| TermEvent::Key(KeyEvent::new(key(c), KeyModifiers::NONE))).collect()
-    }
-
-    fn pastes(text: &str) -> usize {
-        into_messages(keys(text), false).iter().filter(|msg| matches!(msg, Some(Msg::Paste(_)))).count()
-    }
-
-    #[test]
-    fn a_burst_with_line_ends_inside_is_a_paste() {
-        assert_eq!(pastes("first line\nsecond line\n"), 1);
-        assert_eq!(pastes("a\nb"), 1);
-    }
-
-    #[test]
-    fn a_line_and_its_enter_are_typed_however_fast() {
-        assert_eq!(pastes("hello\n"), 0);
-        assert_eq!(pastes("x"), 0);
-        assert_eq!(pastes("\n\n"), 0);
-        assert_eq!(pastes("hello\n\t"), 0, "sent, and to the next pane");
-    }
-
-    #[test]
-    fn the_rest_of_a_paste_sends_nothing() {
-        let messages = into_messages(keys("its last line\n"), true);
-        assert!(matches!(&messages[..], [Some(Msg::Paste(text))] if text == "its last line\n"));
-    }
 }

@@ -8,7 +8,7 @@ use super::state::State;
 use super::theme::Theme;
 use super::update::Effect;
 use super::words::say;
-use crate::engine::api::{Limits, Mode, NoteKind, Pace, Policy, Sample, Snapshot};
+use crate::engine::api::{Change, Limits, Mode, NotChanged, NoteKind, Pace, Policy, Sample, Snapshot};
 
 /// Samples (half seconds) that are held against each other: before a change, and the newest since.
 const COMPARED: usize = 10;
@@ -280,25 +280,13 @@ impl Knob {
             |state: &State| say!(theme, "{} cannot be `{}`: {}", self.name(), super::text::one_line(text), self.range(state));
         let limits = state.settings.limits(state);
         match self {
-            Knob::TargetItl => {
-                let target = match text {
-                    "off" | "none" | "0" => None,
-                    text => Some(crate::config::parse_time(text).map_err(|_| wrong(state))?),
-                };
-                if target.is_some_and(|target| !(Duration::from_millis(1)..=Duration::from_secs(60)).contains(&target)) {
-                    return Err(wrong(state));
-                }
-                Ok(set_target(state, target))
-            }
+            Knob::TargetItl => match target_typed(text) {
+                Some(target) => Ok(set_target(state, target)),
+                None => Err(wrong(state)),
+            },
             Knob::KvBudget => {
-                let blocks = match text.parse::<usize>() {
-                    Ok(blocks) => blocks,
-                    Err(_) => {
-                        let bytes = crate::config::parse_size(text).map_err(|_| wrong(state))?;
-                        (bytes / (state.snapshot.kv.bytes_per_block.max(1) as u64)) as usize
-                    }
-                };
-                self.checked(state, blocks).ok_or_else(|| wrong(state))
+                let blocks = blocks_typed(text, state.snapshot.kv.bytes_per_block);
+                blocks.and_then(|blocks| self.checked(state, blocks)).ok_or_else(|| wrong(state))
             }
             Knob::Policy => {
                 let policy = [Policy::Fcfs, Policy::Fair, Policy::Priority].into_iter().find(|policy| policy.to_string() == text);
@@ -313,16 +301,10 @@ impl Knob {
                 "off" | "false" => Ok(set_limits(state, Limits { prefix_cache: false, ..limits })),
                 _ => Err(wrong(state)),
             },
-            Knob::Pace => {
-                let pace = match text {
-                    "full" => Pace::Full,
-                    text => match text.parse::<f64>() {
-                        Ok(steps) if (0.1..=10_000.0).contains(&steps) => Pace::StepsPerSecond(steps),
-                        _ => return Err(wrong(state)),
-                    },
-                };
-                Ok(super::update::set_pace(state, pace))
-            }
+            Knob::Pace => match pace_typed(text) {
+                Some(pace) => Ok(super::update::set_pace(state, pace)),
+                None => Err(wrong(state)),
+            },
             Knob::BotsPause => {
                 state.bots.set_pause(crate::config::parse_pause(text).map_err(|_| wrong(state))?);
                 Ok(Vec::new())
@@ -357,6 +339,32 @@ impl Knob {
             _ => return Vec::new(),
         }
         set_limits(state, limits)
+    }
+}
+
+/// None: it is no such time, or out of range. Some(None): no aim.
+fn target_typed(text: &str) -> Option<Option<Duration>> {
+    match text {
+        "off" | "none" | "0" => Some(None),
+        text => {
+            let target = crate::config::parse_time(text).ok()?;
+            (Duration::from_millis(1)..=Duration::from_secs(60)).contains(&target).then_some(Some(target))
+        }
+    }
+}
+
+/// A number of blocks, or a size in bytes.
+fn blocks_typed(text: &str, bytes_per_block: usize) -> Option<usize> {
+    text.parse().ok().or_else(|| {
+        let bytes = crate::config::parse_size(text).ok()?;
+        usize::try_from(bytes / bytes_per_block.max(1) as u64).ok()
+    })
+}
+
+fn pace_typed(text: &str) -> Option<Pace> {
+    match text {
+        "full" => Some(Pace::Full),
+        text => text.parse().ok().filter(|steps| (0.1..=10_000.0).contains(steps)).map(Pace::StepsPerSecond),
     }
 }
 
@@ -478,11 +486,11 @@ impl Desk {
     }
 }
 
-/// The newest change, or refused change, in the engine's own words.
-pub fn newest_change(snapshot: &Snapshot) -> Option<(bool, &str)> {
+/// The newest change, or why one was refused.
+pub fn newest_change(snapshot: &Snapshot) -> Option<Result<&Change, &NotChanged>> {
     snapshot.notes.iter().rev().find_map(|note| match &note.kind {
-        NoteKind::Changed { what } => Some((true, what.as_str())),
-        NoteKind::ChangeRefused { why } => Some((false, why.as_str())),
+        NoteKind::Changed { what } => Some(Ok(what)),
+        NoteKind::ChangeRefused { why } => Some(Err(why)),
         _ => None,
     })
 }

@@ -343,7 +343,7 @@ impl State {
 
     pub fn people(&self) -> People {
         let here = self.panes.iter().map(|pane| &pane.person).chain(self.bots.people());
-        People(here.chain(&self.gone).cloned().collect())
+        People::new(here.chain(&self.gone).cloned().collect(), self.options.theme.lang())
     }
 
     /// Keeps the name of someone whose pane is closed, as long as the panels can still speak of them.

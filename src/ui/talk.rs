@@ -148,6 +148,12 @@ impl Pane {
         prompt
     }
 
+    /// Whether the answer that is being written is on screen: another branch may be.
+    pub fn shows_answer(&self) -> bool {
+        let answering = self.asked.as_ref().map(|asked| asked.answer);
+        answering.is_none() || self.transcript.last().and_then(|turn| turn.node) == answering
+    }
+
     /// The answer that the conversation ends with now.
     pub fn last_answer(&self) -> Option<NodeId> {
         let path = self.conversation.path();
@@ -183,9 +189,9 @@ fn added(old: Figures, new: Figures) -> Figures {
     Figures {
         prompt_tokens: old.prompt_tokens,
         cached_tokens: old.cached_tokens,
-        tokens: old.tokens + new.tokens,
+        tokens: old.tokens.saturating_add(new.tokens),
         ttft_us: old.ttft_us.or(new.ttft_us),
-        preemptions: old.preemptions + new.preemptions,
+        preemptions: old.preemptions.saturating_add(new.preemptions),
         ..new
     }
 }

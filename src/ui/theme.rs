@@ -48,6 +48,10 @@ const HUES_256: [u8; 16] = [33, 166, 35, 170, 37, 167, 136, 99, 70, 205, 31, 130
 /// The same hues, lighter for a dark background and darker for a light one: contrast of about 6 or more.
 const HUES_DARK: [u8; 16] = [75, 215, 78, 177, 80, 210, 147, 141, 113, 218, 117, 180, 108, 175, 116, 146];
 const HUES_LIGHT: [u8; 16] = [26, 130, 28, 127, 30, 124, 60, 92, 64, 161, 24, 94, 22, 89, 23, 54];
+/// Of bots: tints near grey, so that people stand out.
+const TINTS_256: [u8; 6] = [66, 96, 101, 60, 95, 102];
+const TINTS_DARK: [u8; 6] = [109, 139, 144, 110, 138, 145];
+const TINTS_LIGHT: [u8; 6] = [59, 60, 58, 238, 236, 240];
 const HUES_16: [Color; 6] = [Color::LightBlue, Color::Yellow, Color::Green, Color::Magenta, Color::Cyan, Color::Red];
 
 /// The looks of the screen: its styles, its language, its signs.
@@ -119,6 +123,12 @@ impl Theme {
     pub fn person(self, hue: usize) -> Style {
         let hues = |hues: [u8; 16]| hues[hue % hues.len()];
         self.pick([hues(HUES_256), hues(HUES_DARK), hues(HUES_LIGHT)], HUES_16[hue % HUES_16.len()])
+    }
+
+    /// A bot's. With sixteen colours there is none to spare: bots are what has no colour.
+    pub fn bot(self, hue: usize) -> Style {
+        let tints = |tints: [u8; 6]| tints[hue % tints.len()];
+        self.pick([tints(TINTS_256), tints(TINTS_DARK), tints(TINTS_LIGHT)], Color::Reset)
     }
 
     pub fn text(self) -> Style {

@@ -211,6 +211,48 @@ mod tests {
         found.filter(|words| words.chars().any(char::is_alphabetic)).collect()
     }
 
+    /// All code of the program, each sentence in one piece.
+    fn all_code() -> String {
+        let mut code = String::new();
+        let mut folders = vec![std::path::PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else if path.extension().is_some_and(|extension| extension == "rs") {
+                    let text = std::fs::read_to_string(&path).unwrap();
+                    let lines = text.split("#[cfg(test)]\nmod tests").next().unwrap().lines();
+                    for line in lines.map(str::trim).filter(|line| !line.starts_with("//")) {
+                        // A line that goes on in the next.
+                        match line.strip_suffix('\\') {
+                            Some(begin) => code.push_str(begin),
+                            None => code.extend([line, "\n"]),
+                        }
+                    }
+                }
+            }
+        }
+        code
+    }
+
+    /// Nothing is translated that nobody says any more.
+    #[test]
+    fn no_translation_is_left_over() {
+        let code = all_code();
+        let written = |words: &str| {
+            let plain = words.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            let escaped: String = plain
+                .chars()
+                .map(|ch| if "\u{201c}\u{201d}".contains(ch) { format!("\\u{{{:x}}}", ch as u32) } else { ch.into() })
+                .collect();
+            [plain, escaped].into_iter().any(|words| code.contains(&format!("\"{words}\"")))
+        };
+        let mut left: Vec<&String> = vietnamese().keys().filter(|words| !written(words)).collect();
+        left.sort();
+        assert!(left.is_empty(), "{} translations that nobody says:\n{left:#?}", left.len());
+    }
+
     /// Every sentence of the screen has its translation, whether a test has drawn it or not.
     #[test]
     fn nothing_is_left_in_english() {

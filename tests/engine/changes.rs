@@ -5,8 +5,8 @@ use super::*;
 /// What the notes say of changes, and of those that were refused.
 fn told(snapshot: &Snapshot) -> Vec<Result<String, String>> {
     let changes = snapshot.notes.iter().filter_map(|note| match &note.kind {
-        NoteKind::Changed { what } => Some(Ok(what.clone())),
-        NoteKind::ChangeRefused { why } => Some(Err(why.clone())),
+        NoteKind::Changed { what } => Some(Ok(what.to_string())),
+        NoteKind::ChangeRefused { why } => Some(Err(why.to_string())),
         _ => None,
     });
     changes.collect()

@@ -62,7 +62,7 @@ fn what_does_not_fit_any_more_is_not_computed_again() {
     engine.set_kv_blocks(4);
     engine.pause(false);
     let Verdict::NotRun { why } = verdict(events).1.verdict else { panic!("it has no room") };
-    assert!(why.contains("120 tokens"), "{why}");
+    assert_eq!(why, NotRun::NoRoom { tokens: 120 });
 }
 
 /// An engine whose witness, of 48 tokens of prompt and 12 of answer, has begun, and waits for permits.

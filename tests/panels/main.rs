@@ -276,7 +276,7 @@ fn text_from_outside_is_never_obeyed() {
     let mut snapshot = rich();
     snapshot.model = std::sync::Arc::new(ModelInfo { title: "evil\u{1b}[31m\nmodel".into(), ..(*snapshot.model).clone() });
     let person = Person { user: UserId(0), name: "a\u{1b}[2J\u{202e}b".into(), letter: '\u{1b}', hue: 0 };
-    let people = People(vec![person]);
+    let people = People::new(vec![person], Lang::En);
     for (name, draw, _) in PANELS {
         let area = Rect::new(0, 0, 100, 14);
         let mut buf = Buffer::empty(area);

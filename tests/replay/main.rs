@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use batchroom::batch::{Batch, UserId};
 use batchroom::engine::{self, *};
-use batchroom::replay::{Replay, Trace, What};
+use batchroom::replay::{Cut, Replay, Trace, What};
 use batchroom::sampling::SamplingParams;
 use batchroom::text::{Message, Role, TextModel, TokenizerData};
 use support::random::Random;
@@ -288,9 +288,9 @@ fn a_recording_that_breaks_off_is_played_to_there() {
     let half = &bytes[..line + 8];
     let replay = read(half).unwrap();
     assert!(replay.steps() > 0 && replay.steps() < whole);
-    assert_eq!(replay.cut(), Some("its last line breaks off"));
+    assert_eq!(replay.cut(), Some(&Cut::LastLine));
     let lines = half.iter().rposition(|byte| *byte == b'\n').unwrap();
-    assert_eq!(read(&half[..=lines]).unwrap().cut(), Some("it ends before the engine did"));
+    assert_eq!(read(&half[..=lines]).unwrap().cut(), Some(&Cut::NoEnd));
 }
 
 #[test]
@@ -309,7 +309,7 @@ fn the_size_is_bounded_and_said() {
     assert!(paper.bytes().len() < 2200);
     let replay = read(&paper.bytes()).unwrap();
     assert!(replay.steps() > 5);
-    assert_eq!(replay.cut(), Some("the trace has reached its greatest size"));
+    assert_eq!(replay.cut(), Some(&Cut::Recording(RecordingEnd::Full)));
 }
 
 #[test]
@@ -376,4 +376,29 @@ fn damaged_files_are_errors() {
         }
     }
     assert!(refused > 300 && taken > 0, "{refused} refused, {taken} taken, seed 23");
+}
+
+#[test]
+fn refusals_are_read_as_they_are_written_now_and_as_they_were() {
+    let (_, bytes, _) = eventful();
+    let text = String::from_utf8(bytes).unwrap();
+    let first = |why: &str| {
+        let mut lines: Vec<&str> = text.lines().collect();
+        let line = format!("{{\"refused\":{{\"user\":3,\"why\":{why}}}}}");
+        lines.insert(1, &line);
+        let mut replay = read((lines.join("\n") + "\n").as_bytes()).unwrap();
+        replay.seek(1).unwrap();
+        let notes = replay.snapshot().notes;
+        let refused = notes.into_iter().find_map(|note| match note.kind {
+            NoteKind::Rejected { user: UserId(3), why } => Some(why),
+            _ => None,
+        });
+        refused.expect("it is among the events")
+    };
+    let old = "the conversation has 9 bytes, more than fit a context of 2 tokens in any language";
+    assert_eq!(first(&format!("{old:?}")), Rejected::Words(old.into()));
+    assert_eq!(first("\"the engine is shutting down\""), Rejected::ShuttingDown);
+    for why in [Rejected::TooManyBytes { bytes: 9, max_model_len: 2 }, Rejected::Template("no".into()), Rejected::EmptyPrompt] {
+        assert_eq!(first(&serde_json::to_string(&why).unwrap()), why);
+    }
 }

@@ -12,6 +12,7 @@ use batchroom::sampling::SamplingParams;
 use batchroom::ui::people::{People, Person};
 use batchroom::ui::state::{Better, Options};
 use batchroom::ui::theme::{Colors, Theme};
+use batchroom::ui::words::Lang;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::RngCore;
 use ratatui::buffer::Buffer;
@@ -61,6 +62,11 @@ pub fn options() -> Options {
 
 pub const NAMES: [&str; 6] = ["ana", "bình", "chi", "dũng", "eva", "測試"];
 
+/// A change of the limits in force.
+pub fn more_seats() -> Change {
+    Change::Limits { old: Limits { max_num_seqs: 4, ..Limits::default() }, new: Limits { max_num_seqs: 8, ..Limits::default() } }
+}
+
 pub fn people() -> People {
     let person = |(at, name): (usize, &&str)| Person {
         user: UserId(at as u32),
@@ -68,7 +74,7 @@ pub fn people() -> People {
         letter: (b'a' + at as u8) as char,
         hue: at,
     };
-    People(NAMES.iter().enumerate().map(person).collect())
+    People::new(NAMES.iter().enumerate().map(person).collect(), Lang::En)
 }
 
 /// What each user did in each step, as one character: `D` decode, a digit for a chunk of so many times 16 prompt
@@ -108,7 +114,7 @@ fn record(step: u64, marks: impl Iterator<Item = char>) -> StepRecord {
         ..StepRecord::default()
     };
     if step == CHANGED {
-        record.between.push(Between::Changed("max_num_seqs 4 -> 8".into()));
+        record.between.push(Between::Changed(more_seats()));
     }
     if step == HIT {
         let admission = StepAdmission { user: UserId(3), request: RequestId(3), blocks: 9, cached: 32, again: false };
@@ -480,11 +486,52 @@ impl Dice {
     }
 
     fn between(&mut self) -> Between {
-        let why = "\u{1b}[31mno\n".repeat(self.below(40));
         match self.below(3) {
-            0 => Between::Refused { user: self.user(), why },
-            1 => Between::Changed(why),
-            _ => Between::ChangeRefused(why),
+            0 => Between::Refused { user: self.user(), why: self.rejected() },
+            1 => Between::Changed(self.change()),
+            _ => Between::ChangeRefused(self.not_changed()),
+        }
+    }
+
+    fn rejected(&mut self) -> Rejected {
+        let text = "\u{1b}[31m{{ 測試 }}\n\n".repeat(self.below(9));
+        match self.below(5) {
+            0 => Rejected::Template(text),
+            1 => Rejected::Words(text),
+            2 => Rejected::EngineGone(text),
+            3 => Rejected::TooManyBytes { bytes: self.number(), max_model_len: self.number() },
+            _ => Rejected::UnknownToken { token: self.number() as u32, vocab: self.number() },
+        }
+    }
+
+    fn change(&mut self) -> Change {
+        let limits = |dice: &mut Dice| Limits {
+            max_num_seqs: dice.number(),
+            prefix_cache: dice.below(2) > 0,
+            watermark: dice.number(),
+            ..Limits::default()
+        };
+        match self.below(3) {
+            0 => Change::Limits { old: limits(self), new: limits(self) },
+            1 => Change::KvBlocks { old: self.number(), new: self.number() },
+            _ => Change::TargetItl { old: self.time(), new: self.time() },
+        }
+    }
+
+    fn not_changed(&mut self) -> NotChanged {
+        match self.below(4) {
+            0 => NotChanged::OverContext { max_model_len: self.number(), context: self.number() },
+            1 => InvalidLimits::Zero("prefill_chunk").into(),
+            2 => InvalidLimits::BudgetBelowSeats { budget: self.number(), seats: self.number() }.into(),
+            _ => InvalidLimits::BelowLent { blocks: self.number(), lent: self.number() }.into(),
+        }
+    }
+
+    fn recording_end(&mut self) -> RecordingEnd {
+        match self.below(3) {
+            0 => RecordingEnd::Full,
+            1 => RecordingEnd::Disk { error: "no\u{7}\n".repeat(self.below(40)) },
+            _ => RecordingEnd::Words("\u{1b}[31mno\n".repeat(self.below(40))),
         }
     }
 
@@ -499,13 +546,16 @@ impl Dice {
 
     fn note(&mut self) -> Note {
         let user = self.user();
-        let kind = match self.below(6) {
+        let kind = match self.below(9) {
+            6 => NoteKind::Changed { what: self.change() },
+            7 => NoteKind::ChangeRefused { why: self.not_changed() },
+            8 => NoteKind::RecordingEnded { why: self.recording_end() },
             5 => NoteKind::Chunk { user, start: self.number(), tokens: self.number(), last: self.below(2) > 0 },
             0 => NoteKind::Queued { user, prompt_tokens: self.number(), ahead: self.number() },
             1 => NoteKind::Admitted { user, blocks: self.number(), cached: self.number() },
             2 => NoteKind::Preempted { user, by: self.taken_by(), lost: self.number() },
             3 => NoteKind::Finished { user, reason: self.reason(), generated: self.number() },
-            _ => NoteKind::Rejected { user, why: Rejected::Template("\u{1b}[31m{{ 測試 }}\n\n".repeat(9)) },
+            _ => NoteKind::Rejected { user, why: self.rejected() },
         };
         Note { step: self.number() as u64, kind }
     }

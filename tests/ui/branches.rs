@@ -2,14 +2,17 @@
 
 use batchroom::batch::UserId;
 use batchroom::conversation::Change;
-use batchroom::engine::api::{FinishReason, Rejected};
+use std::time::Duration;
+
+use batchroom::engine::api::{Event, FinishReason, Finished, Rejected};
 use batchroom::text::Role;
-use batchroom::ui::state::{Mode, State};
+use batchroom::ui::state::{Mode, Rooms, State};
 use batchroom::ui::update::{Effect, Msg};
 use crossterm::event::{KeyCode, KeyModifiers};
 
 use crate::acts::{finished, send, token};
-use crate::sample::fresh;
+use crate::layouts::picture;
+use crate::sample::{fresh, rich};
 use crate::{act, key, state, type_text, with};
 
 fn alt(c: char) -> Msg {
@@ -148,8 +151,13 @@ fn deleting_asks_and_stops_what_streams_there() {
     act(&mut state, alt('m'));
     act(&mut state, key(KeyCode::Up));
     act(&mut state, key(KeyCode::Char('d')));
-    assert!(state.notice.as_ref().unwrap().text.contains("2 messages"), "{:?}", state.notice);
+    let question = |state: &mut State| picture(state, 120, 30).contains("Delete this message");
+    assert!(footer(&mut state).contains("2 messages"), "{}", footer(&mut state));
     act(&mut state, key(KeyCode::Char('x')));
+    assert!(!question(&mut state), "off the table");
+    act(&mut state, key(KeyCode::Char('d')));
+    act(&mut state, key(KeyCode::Char('c')));
+    assert!(!question(&mut state), "another act is no yes");
     assert_eq!(act(&mut state, key(KeyCode::Char('d'))), [], "it asks again");
     assert_eq!(act(&mut state, key(KeyCode::Char('d'))), [Effect::Abandon(UserId(0))]);
     assert_eq!(said(&state), ["hello", "Hi there"]);
@@ -203,4 +211,98 @@ fn what_is_written_anew_and_sent_to_all_stands_beside_the_first_in_its_own_pane(
     let pane = &state.panes[0];
     assert!(pane.rewriting.is_none() && pane.editor.is_empty());
     assert_eq!(pane.conversation.node(pane.conversation.path()[0]).unwrap().text, "hello again");
+}
+
+/// The first pane's line under the conversation.
+fn footer(state: &mut State) -> String {
+    (state.zoom, state.rooms) = (true, Rooms::Chats);
+    let picture = picture(state, 120, 30);
+    picture.lines().rev().find(|line| line.contains('╌')).unwrap_or_default().to_owned()
+}
+
+fn title(state: &mut State) -> String {
+    (state.zoom, state.rooms) = (true, Rooms::Chats);
+    picture(state, 120, 30).lines().find(|line| line.contains("┏ 1 ana")).unwrap_or_default().to_owned()
+}
+
+/// An answer with figures of its own.
+fn answer_with(state: &mut State, text: &str, ttft_ms: u64, tokens: usize) {
+    act(state, Msg::Engine(UserId(0), token(text)));
+    let Event::Finished(end) = finished(FinishReason::Stop) else { panic!("an end") };
+    let ttft = Some(Duration::from_millis(ttft_ms));
+    let end = Finished { ttft, prompt_tokens: 30, generated_tokens: tokens, tokens_per_s: Some(tokens as f64), ..end };
+    act(state, Msg::Engine(UserId(0), Event::Finished(end)));
+}
+
+#[test]
+fn the_figures_are_of_the_answer_on_screen() {
+    let mut state = state(fresh());
+    send(&mut state, "hello");
+    answer_with(&mut state, "Hi", 48, 10);
+    act(&mut state, alt('r'));
+    answer_with(&mut state, "Good day", 96, 20);
+    let shown = footer(&mut state);
+    assert!(shown.contains("TTFT 96ms · 20 tok/s · ctx 50 of"), "{shown}");
+    act(&mut state, alt(','));
+    let shown = footer(&mut state);
+    assert!(shown.contains("TTFT 48ms · 10 tok/s · ctx 40 of"), "{shown}");
+    act(&mut state, with(KeyModifiers::CONTROL, KeyCode::Char('n')));
+    act(&mut state, key(KeyCode::Char('y')));
+    assert!(!footer(&mut state).contains("TTFT"), "nothing is shown, so nothing is said of it");
+}
+
+#[test]
+fn the_title_says_which_branch_is_read_and_where_it_begins() {
+    let mut state = asked();
+    assert!(!title(&mut state).contains('├'));
+    act(&mut state, alt('r'));
+    answer(&mut state, "Good day");
+    assert!(title(&mut state).contains("├ branch 2/2 at message 2"), "{}", title(&mut state));
+    act(&mut state, alt(','));
+    send(&mut state, "more");
+    answer(&mut state, &"a long text\n\n".repeat(60));
+    assert!(title(&mut state).contains("├ branch 1/2 at message 2"), "it has scrolled away: {}", title(&mut state));
+    act(&mut state, alt('r'));
+    answer(&mut state, "short");
+    assert!(title(&mut state).contains("├ branch 2/2 at message 4 (and 1 place before)"), "{}", title(&mut state));
+    (state.zoom, state.rooms) = (false, Rooms::Both);
+    let narrow = picture(&mut state, 80, 24);
+    assert!(narrow.contains("├ 2/2"), "{narrow}");
+}
+
+#[test]
+fn a_running_answer_in_another_branch_is_said_to_be_there() {
+    let mut state = state(rich());
+    send(&mut state, "hello");
+    act(&mut state, Msg::Engine(UserId(0), token("Hi")));
+    let own = footer(&mut state);
+    assert!(own.contains("TTFT") && !own.contains("another branch"), "{own}");
+    act(&mut state, Msg::Engine(UserId(0), finished(FinishReason::Stop)));
+    act(&mut state, alt('r'));
+    act(&mut state, alt(','));
+    let shown = footer(&mut state);
+    assert!(shown.contains("another branch is being answered: TTFT"), "{shown}");
+}
+
+#[test]
+fn keys_of_the_room_work_while_a_message_is_chosen() {
+    let mut state = asked();
+    act(&mut state, alt('m'));
+    assert_eq!(act(&mut state, key(KeyCode::F(2))), [Effect::Pause(true)]);
+    assert!(matches!(state.mode, Mode::Pick(_)), "it goes on");
+    act(&mut state, key(KeyCode::F(1)));
+    assert!(matches!(state.mode, Mode::Help { .. }));
+    act(&mut state, key(KeyCode::Esc));
+    act(&mut state, alt('m'));
+    state.kept = true;
+    assert_eq!(act(&mut state, alt('y')), [Effect::FindChats(String::new())]);
+    assert!(matches!(state.mode, Mode::Shelf(_)));
+    act(&mut state, key(KeyCode::Esc));
+    act(&mut state, alt('m'));
+    act(&mut state, key(KeyCode::Tab));
+    assert!(matches!(state.mode, Mode::Chat) && state.focus == 1);
+    act(&mut state, with(KeyModifiers::ALT, KeyCode::Char('1')));
+    act(&mut state, alt('m'));
+    act(&mut state, key(KeyCode::Char('z')));
+    assert!(matches!(state.mode, Mode::Pick(_)) && state.focused().editor.is_empty(), "a letter is no text there");
 }

@@ -312,3 +312,35 @@ fn a_conversation_as_it_is_read() {
     act(&mut state, with(ALT, KeyCode::Char('e')));
     insta::assert_snapshot!("rewrite-80x24", picture(&mut state, 80, 24));
 }
+
+#[test]
+fn what_is_turned_on_is_said_also_where_nothing_else_shows_it() {
+    let mut state = answered("plain words");
+    act(&mut state, with(ALT, KeyCode::Char('v')));
+    assert_eq!(notice(&state), "this pane shows answers as they were written: Alt-V renders them again");
+    act(&mut state, with(ALT, KeyCode::Char('v')));
+    assert_eq!(notice(&state), "this pane renders Markdown again");
+    state.notice = None;
+    picture(&mut state, 80, 24);
+    act(&mut state, key(KeyCode::F(7)));
+    act(&mut state, key(KeyCode::F(7)));
+    assert!(notice(&state).starts_with("only one pane fits here"), "tabs are all there is: {}", notice(&state));
+    state.notice = None;
+    picture(&mut state, 200, 60);
+    act(&mut state, key(KeyCode::F(7)));
+    act(&mut state, key(KeyCode::F(7)));
+    assert_eq!(notice(&state), "");
+}
+
+#[test]
+fn what_was_said_is_of_the_past_once_a_prompt_is_sent() {
+    let mut state = answered("plain words");
+    act(&mut state, with(ALT, KeyCode::Char(',')));
+    assert!(notice(&state).starts_with("there are no branches yet"));
+    send(&mut state, "more");
+    assert_eq!(notice(&state), "");
+    act(&mut state, Msg::Engine(UserId(0), finished(FinishReason::Stop)));
+    state.focused_mut().seed = Some(5);
+    act(&mut state, with(ALT, KeyCode::Char('r')));
+    assert!(notice(&state).contains("the same again"), "what is said of this very prompt stays: {}", notice(&state));
+}

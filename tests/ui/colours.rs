@@ -64,6 +64,8 @@ fn look(cell: &vt100::Cell) -> String {
 fn with_theme(theme: Theme) -> State {
     let mut state = state(rich());
     state.options.theme = theme;
+    // The line under its conversation has figures in it.
+    state.panes[0].live = true;
     state
 }
 

@@ -174,7 +174,7 @@ fn a_bot_asks_listens_thinks_and_asks_on() {
     let mut state = state(fresh());
     let effects = act(&mut state, with(KeyModifiers::ALT, KeyCode::Char('=')));
     let [Effect::Name { user, name }] = &effects[..] else { panic!("{effects:?}") };
-    assert_eq!((state.people().name(*user), name.as_str()), ("bot 1".to_owned(), "bot 1"));
+    assert_eq!((state.people().name(*user), name.as_str()), ("◇bot 1".to_owned(), "bot 1"));
     let user = *user;
     let mut lengths = Vec::new();
     for _ in 0..3 {
@@ -237,7 +237,7 @@ fn bots_rest_while_the_engine_is_paused_and_when_they_are_sent_away() {
         .collect();
     assert!(users.iter().all(|user| abandoned.contains(user)) && abandoned.len() == users.len());
     // The panels can still name them.
-    assert!(state.people().name(users[0]).starts_with("bot "));
+    assert!(state.people().name(users[0]).starts_with("◇bot "));
 }
 
 #[test]
@@ -291,4 +291,61 @@ fn the_witness_says_its_verdict_once() {
         act(&mut state, Msg::Snapshot(Arc::new(snapshot)));
         assert_eq!(state.notice, None, "once");
     }
+}
+
+#[test]
+fn a_bot_that_comes_or_goes_is_said() {
+    let mut state = state(fresh());
+    let alt = |c| with(KeyModifiers::ALT, KeyCode::Char(c));
+    act(&mut state, alt('='));
+    let said = |state: &mut batchroom::ui::state::State| state.notice.take().expect("a notice").text;
+    assert_eq!(said(&mut state), "1 bot chats now, of at most 64: load chat, 2.0s between answer and next prompt (F10)");
+    act(&mut state, alt('='));
+    assert!(said(&mut state).starts_with("2 bots chat now"));
+    act(&mut state, alt('-'));
+    assert!(said(&mut state).starts_with("1 bot chats now: the newest left"));
+    act(&mut state, alt('-'));
+    assert_eq!(said(&mut state), "the last bot has left");
+    act(&mut state, alt('-'));
+    assert_eq!(said(&mut state), "there is no bot that could leave");
+    bots::set_number(&mut state, bots::MAX_BOTS);
+    act(&mut state, alt('='));
+    assert_eq!(said(&mut state), "there are 64 bots already, and no more may come");
+    let mut paused = fresh();
+    paused.state = RunState::Paused;
+    bots::set_number(&mut state, 0);
+    act(&mut state, Msg::Snapshot(Arc::new(paused)));
+    act(&mut state, alt('='));
+    assert!(said(&mut state).contains("when the engine runs again"));
+}
+
+#[test]
+fn a_bot_is_no_person_of_that_name() {
+    let mut state = state(fresh());
+    bots::set_number(&mut state, 1);
+    state.focused_mut().person.name = "bot 1".into();
+    let people = state.people();
+    let bot = batchroom::ui::people::FIRST_BOT;
+    assert_eq!((people.name(UserId(0)), people.name(UserId(bot))), ("bot 1".into(), "◇bot 1".into()));
+    let theme = batchroom::ui::theme::Theme::new(batchroom::ui::theme::Colors::Indexed);
+    assert!((0..16).all(|hue| theme.person(hue) != people.style(UserId(bot), theme)), "no colour of a pane");
+}
+
+#[test]
+fn the_form_says_what_it_changed() {
+    let mut state = state(fresh());
+    act(&mut state, with(KeyModifiers::ALT, KeyCode::Char('p')));
+    act(&mut state, key(KeyCode::Enter));
+    assert_eq!(state.notice.take().unwrap().text, "ana: nothing was changed");
+    act(&mut state, with(KeyModifiers::ALT, KeyCode::Char('p')));
+    for c in "be brief".chars() {
+        act(&mut state, key(KeyCode::Char(c)));
+    }
+    act(&mut state, key(KeyCode::Tab));
+    act(&mut state, with(KeyModifiers::CONTROL, KeyCode::Char('u')));
+    for c in "0.3".chars() {
+        act(&mut state, key(KeyCode::Char(c)));
+    }
+    act(&mut state, key(KeyCode::Enter));
+    assert_eq!(state.notice.take().unwrap().text, "ana from the next prompt on: system: be brief, temperature: 0.3");
 }

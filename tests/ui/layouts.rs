@@ -1,8 +1,8 @@
 //! Whole screens as a terminal shows them, as text. The pictures are made with `INSTA_UPDATE=always`, and looked at before they are kept.
 
 use batchroom::batch::UserId;
-use batchroom::engine::api::{Event, Rejected, RunState, Snapshot};
-use batchroom::text::Role;
+use batchroom::conversation::Figures;
+use batchroom::engine::api::{Event, FinishReason, Rejected, RunState, Snapshot};
 use batchroom::ui::state::{Better, Download, Rooms, State};
 use batchroom::ui::update::Msg;
 use batchroom::ui::view::screen;
@@ -45,9 +45,15 @@ pub fn busy() -> State {
     ];
     for (at, (question, answer)) in questions.into_iter().enumerate() {
         let pane = &mut state.panes[at];
-        pane.transcript.push(Role::User, question);
-        pane.transcript.push(Role::Assistant, answer);
-        pane.live = at != 2;
+        pane.ask(None, question, None).unwrap();
+        pane.hear(answer).unwrap();
+        if at == 2 {
+            let ttft_us = Some(1_200_000);
+            let (prompt_tokens, tokens, tokens_per_s) = (658, 212, Some(190.0));
+            let (reason, cached_tokens, preemptions) = (FinishReason::Stop, 0, 0);
+            let figures = Figures { reason, prompt_tokens, cached_tokens, tokens, ttft_us, tokens_per_s, preemptions };
+            pane.conclude(None, Some(figures));
+        }
         pane.preempted_by = (at == 3).then_some(batchroom::engine::TakenBy::Itself);
     }
     type_text(&mut state, "and a draft");
@@ -81,7 +87,7 @@ fn a_paused_answer_has_no_speed() {
 
 #[test]
 fn a_refusal_is_there_to_its_last_word() {
-    let why = Rejected::Template(
+    let why = Rejected::Words(
         "the chat template says \u{201c}a conversation begins with the user\u{201d} and that is its last word".into(),
     );
     let shown = |width: u16, height: u16, draft: &str| {

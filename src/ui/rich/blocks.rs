@@ -158,25 +158,10 @@ impl Splitter {
             return self.close(end, What::Raw, closed);
         }
         if let Some(fence) = self.fence {
-            let ends = run(body, fence.mark) >= fence.length && body.bytes().all(|byte| byte == fence.mark || byte == b' ');
-            self.close(end, if ends { What::CodeEnd } else { What::Code }, closed);
-            if ends {
-                self.fence = None;
-            }
-            return;
+            return self.take_code(body, fence, end, closed);
         }
         if body.is_empty() {
-            if self.start == self.line {
-                // Nothing is open.
-                self.start = end;
-                self.gap = true;
-            } else {
-                self.blank.get_or_insert(self.line);
-                if !self.list {
-                    self.close_prose(end, closed);
-                }
-            }
-            return;
+            return self.take_empty(end, closed);
         }
         if let Some((fence, language)) = fence_of(body, indent) {
             self.close_prose(self.line, closed);
@@ -198,6 +183,38 @@ impl Splitter {
             return self.close(end, What::Prose, closed);
         }
         self.list |= item;
+        self.take_table(text, body, end);
+        if end - self.start > OPEN_MAX {
+            let head = self.table.take().or(self.head.clone());
+            self.close(end, What::Prose, closed);
+            self.head = head;
+        }
+    }
+
+    /// A line within a fence, or its end.
+    fn take_code(&mut self, body: &str, fence: Fence, end: usize, closed: &mut Vec<Closed>) {
+        let ends = run(body, fence.mark) >= fence.length && body.bytes().all(|byte| byte == fence.mark || byte == b' ');
+        self.close(end, if ends { What::CodeEnd } else { What::Code }, closed);
+        if ends {
+            self.fence = None;
+        }
+    }
+
+    fn take_empty(&mut self, end: usize, closed: &mut Vec<Closed>) {
+        if self.start == self.line {
+            // Nothing is open.
+            self.start = end;
+            self.gap = true;
+        } else {
+            self.blank.get_or_insert(self.line);
+            if !self.list {
+                self.close_prose(end, closed);
+            }
+        }
+    }
+
+    /// Keeps the head of a table that is open, for what is cut off from it.
+    fn take_table(&mut self, text: &str, body: &str, end: usize) {
         if self.start == self.line && !body.contains('|') {
             self.head = None;
         }
@@ -206,11 +223,6 @@ impl Splitter {
             self.table = Some(head.to_owned()).filter(|head| head.len() <= HEAD_MAX && head.trim_start().contains('|'));
         } else if !body.contains('|') {
             self.table = None;
-        }
-        if end - self.start > OPEN_MAX {
-            let head = self.table.take().or(self.head.clone());
-            self.close(end, What::Prose, closed);
-            self.head = head;
         }
     }
 }

@@ -149,35 +149,12 @@ impl Writer {
                 self.leads.push(("┃ ".into(), "┃ ".into()));
                 self.with(|ink| ink.italic = true);
             }
-            Tag::CodeBlock(kind) => {
-                self.flush();
-                self.code = true;
-                self.leads.push(("│ ".into(), "│ ".into()));
-                self.with(|ink| *ink = Ink::of(Kind::Code));
-                if let CodeBlockKind::Fenced(name) = kind
-                    && !name.is_empty()
-                {
-                    self.write(&name);
-                    self.flush();
-                }
-            }
+            Tag::CodeBlock(kind) => self.begin_code(&kind),
             Tag::List(first) => {
                 self.flush();
                 self.lists.push(first);
             }
-            Tag::Item => {
-                self.flush();
-                let mark = match self.lists.last_mut() {
-                    Some(Some(number)) => {
-                        *number = number.saturating_add(1);
-                        format!("{}. ", *number - 1)
-                    }
-                    _ => "• ".to_owned(),
-                };
-                let rest = " ".repeat(width(&mark));
-                self.leads.push((mark, rest));
-                self.begun = true;
-            }
+            Tag::Item => self.begin_item(),
             Tag::Emphasis => self.with(|ink| ink.italic = true),
             Tag::Strong => self.with(|ink| ink.bold = true),
             Tag::Strikethrough => self.with(|ink| ink.strike = true),
@@ -203,6 +180,33 @@ impl Writer {
             }
             _ => {}
         }
+    }
+
+    fn begin_code(&mut self, kind: &CodeBlockKind<'_>) {
+        self.flush();
+        self.code = true;
+        self.leads.push(("│ ".into(), "│ ".into()));
+        self.with(|ink| *ink = Ink::of(Kind::Code));
+        if let CodeBlockKind::Fenced(name) = kind
+            && !name.is_empty()
+        {
+            self.write(name);
+            self.flush();
+        }
+    }
+
+    fn begin_item(&mut self) {
+        self.flush();
+        let mark = match self.lists.last_mut() {
+            Some(Some(number)) => {
+                *number = number.saturating_add(1);
+                format!("{}. ", *number - 1)
+            }
+            _ => "• ".to_owned(),
+        };
+        let rest = " ".repeat(width(&mark));
+        self.leads.push((mark, rest));
+        self.begun = true;
     }
 
     fn begin_link(&mut self, address: &str) {

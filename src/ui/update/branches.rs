@@ -121,6 +121,7 @@ pub(super) fn switch(state: &mut State, id: Option<NodeId>, by: isize) {
         Some(at) => {
             pane.conversation.switch(at, by);
             pane.transcript.show(&pane.conversation);
+            state.notice = state.notice.take().filter(|notice| notice.bad);
         }
         None => {
             let (again, rewrite) = (key_for(Action::Regenerate), key_for(Action::Rewrite));
@@ -138,7 +139,7 @@ pub(super) fn beside(state: &mut State, id: Option<NodeId>) -> Vec<Effect> {
         return Vec::new();
     };
     let from = state.focus;
-    let mut effects = super::new_pane(state);
+    let mut effects = super::acts::new_pane(state);
     if effects.is_empty() {
         return effects;
     }

@@ -9,6 +9,7 @@ use crate::ui::refusal;
 use crate::ui::state::State;
 use crate::ui::talk::{Rewriting, changes, figures};
 use crate::ui::theme::Theme;
+use crate::ui::told;
 use crate::ui::words::say;
 
 /// A bound of conversations in the screen's language.
@@ -210,6 +211,6 @@ fn ending(theme: Theme, end: &Finished, snapshot: &Snapshot) -> Option<String> {
             Some(say!(theme, "{}. {} begins a new conversation", message, keymap::key_for(Action::ClearChat)))
         }
         FinishReason::Cancelled => Some(theme.tr("stopped").to_owned()),
-        FinishReason::Failed => Some(say!(theme, "failed: {}", message)),
+        FinishReason::Failed => Some(say!(theme, "failed: {}", told::fault(&message, theme))),
     }
 }

@@ -8,7 +8,7 @@ use super::{Effect, type_into};
 use crate::batch::UserId;
 use crate::store::{Keeping, StoreError, Stored};
 use crate::ui::editor::Editor;
-use crate::ui::keymap::Action;
+use crate::ui::keymap::{Action, key_for};
 use crate::ui::state::{Mode, State};
 use crate::ui::text::one_line;
 use crate::ui::words::say;
@@ -74,7 +74,7 @@ pub(super) fn on_key(state: &mut State, key: KeyEvent, action: Option<Action>, m
                 return vec![Effect::OpenChat { user: pane.person.user, id: row.id }];
             }
             let (theme, name) = (state.options.theme, pane.person.name.clone());
-            state.say(say!(theme, "{} is still being answered: Ctrl-C stops it", name));
+            state.say(say!(theme, "{} is still being answered: {} stops it", name, key_for(Action::Cancel)));
             return effects;
         }
         (KeyCode::Down, _) => shelf.chosen = (shelf.chosen + 1).min(last),
@@ -132,7 +132,7 @@ pub(super) fn on_opened(state: &mut State, user: UserId, opened: Result<Box<Open
         }
         Ok(Opened::Taken { .. }) if state.panes[at].live => {
             let name = state.panes[at].person.name.clone();
-            state.say(say!(theme, "{} is still being answered: Ctrl-C stops it", name));
+            state.say(say!(theme, "{} is still being answered: {} stops it", name, key_for(Action::Cancel)));
         }
         Ok(Opened::Taken { chat, copy }) => match state.open_chat(at, &chat) {
             Err(damaged) => state.complain(damaged.to_string()),

@@ -6,40 +6,41 @@ use std::time::Duration;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseEvent};
 
-use super::editor::{DRAFT_MAX, Editor};
-use super::keymap::{self, Action, Edit};
-use super::machine;
-use super::params::{self, Form};
-use super::replay;
+use super::keymap::{self, Action};
+use super::params;
 use super::rich::code::Highlighter;
 use super::save::Saved;
-use super::settings::Desk;
 use super::state::{Mode, State};
-use super::words::say;
-use super::{bots, mouse};
+use super::{bots, mouse, told};
 use crate::batch::UserId;
-use crate::engine::api::{Event, Limits, NoteKind, Pace, RunState, Snapshot, Verdict};
+use crate::engine::api::{Event, Limits, NoteKind, Pace, Snapshot, Verdict};
 use crate::hub::Progress;
 use crate::sampling::SamplingParams;
 use crate::store::{Keeping, StoreError};
 use crate::text::Message;
-use chat::{clear, close_pane, send, send_all};
-use model::{model, on_fetched, on_progress, on_switched, switch_back, switch_if_waiting};
-use modes::{help_key, log_key, palette_key, rename_key, settings_key};
+use chat::{clear, close_pane};
+use model::{on_fetched, on_progress, on_switched, switch_if_waiting};
+use modes::{go_to_key, help_key, log_key, palette_key, rename_key, settings_key};
+use typing::{edit_in, insert, paste};
 
+pub use acts::act;
 pub(super) use modes::{asks_first, type_into};
+pub(super) use pace::{set_pace, set_pace_beside};
 
 pub use chat::ask;
 pub(super) use chat::on_event;
 
+mod acts;
 mod branches;
 mod chat;
 pub mod files;
 pub mod history;
 mod model;
 mod modes;
+mod pace;
 mod pick;
 pub mod slash;
+mod typing;
 
 /// What happened.
 #[derive(Clone, Debug)]
@@ -145,17 +146,20 @@ pub enum Effect {
     },
 }
 
-/// Steps a second, from fast to slow; None is full speed.
-const LADDER: [Option<f64>; 9] =
-    [None, Some(60.0), Some(30.0), Some(15.0), Some(8.0), Some(4.0), Some(2.0), Some(1.0), Some(0.5)];
-
 /// Takes a message in. `now` is the time since the screen was opened.
 pub fn update(state: &mut State, msg: Msg, now: Duration) -> Vec<Effect> {
     state.now = now;
     if state.notice.as_ref().is_some_and(|notice| notice.until <= now) {
         state.notice = None;
     }
+    let typed = matches!(msg, Msg::Key(_));
+    let said = state.notice.clone();
     let mut effects = take(state, msg);
+    // What was said before a prompt was sent is of the past then; what is wrong stays for its time.
+    let sent = effects.iter().any(|effect| matches!(effect, Effect::Submit { .. }));
+    if typed && sent && state.notice == said && said.is_some_and(|notice| !notice.bad) {
+        state.notice = None;
+    }
     if !state.colours_asked && state.panes.iter().any(|pane| pane.transcript.wants_colours()) {
         state.colours_asked = true;
         effects.push(Effect::LoadColours);
@@ -167,81 +171,51 @@ fn take(state: &mut State, msg: Msg) -> Vec<Effect> {
     match msg {
         Msg::Key(key) if key.kind != KeyEventKind::Release => on_key(state, key),
         Msg::Key(_) => Vec::new(),
+        Msg::Paste(text) => paste(state, &text),
         Msg::Tick => bots::tick(state),
-        Msg::Log(lines) => {
-            state.mode = Mode::Log { lines, below: 0 };
-            Vec::new()
-        }
-        Msg::Mouse(event) => {
-            mouse::on_mouse(state, event);
-            Vec::new()
-        }
-        Msg::Paste(text) => match &mut state.mode {
-            Mode::Shelf(shelf) => history::paste(shelf, &text),
-            _ => {
-                paste(state, &text);
-                Vec::new()
-            }
-        },
-        Msg::Snapshot(snapshot) => {
-            state.settings.seen(&snapshot);
-            state.snapshot = snapshot;
-            say_verdict(state);
-            Vec::new()
-        }
         Msg::Engine(user, event) => {
             bots::on_event(state, user, &event);
             on_event(state, user, event);
             switch_if_waiting(state)
         }
-        Msg::Lost(user) => {
-            bots::on_lost(state, Some(user));
-            let fault = state.snapshot.fault.clone().unwrap_or_else(|| state.options.theme.tr("the engine has stopped").into());
-            if let Some(pane) = state.pane_of(user) {
-                pane.conclude(Some(fault), None);
-            }
-            switch_if_waiting(state)
-        }
-        Msg::Saved(saved) => {
-            files::on_saved(state, saved);
+        Msg::Lost(user) => on_lost(state, user),
+        Msg::Fetched(result) => on_fetched(state, result),
+        Msg::Switched(result) => on_switched(state, result),
+        Msg::ChatOpened { user, opened } => history::on_opened(state, user, opened),
+        news => {
+            take_in(state, news);
             Vec::new()
         }
-        Msg::Edited(user, result) => {
-            files::on_edited(state, user, result);
-            Vec::new()
+    }
+}
+
+/// What changes the state and asks for nothing.
+fn take_in(state: &mut State, news: Msg) {
+    match news {
+        Msg::Snapshot(snapshot) => {
+            state.settings.seen(&snapshot);
+            state.snapshot = snapshot;
+            say_verdict(state);
         }
+        Msg::Mouse(event) => mouse::on_mouse(state, event),
+        Msg::Log(lines) => state.mode = Mode::Log { lines, below: 0 },
+        Msg::Saved(saved) => files::on_saved(state, saved),
+        Msg::Edited(user, result) => files::on_edited(state, user, result),
         Msg::Colours(highlighter) => {
             state.panes.iter_mut().for_each(|pane| pane.transcript.colour(&highlighter));
             state.highlighter = Some(highlighter);
-            Vec::new()
         }
-        Msg::Fetch(progress) => {
-            on_progress(state, progress);
-            Vec::new()
-        }
-        Msg::Fetched(result) => on_fetched(state, result),
-        Msg::Chats { text, found } => {
-            history::on_found(state, &text, found);
-            Vec::new()
-        }
-        Msg::ChatOpened { user, opened } => history::on_opened(state, user, opened),
-        Msg::Keeping(keeping) => {
-            history::on_keeping(state, keeping);
-            Vec::new()
-        }
-        Msg::Switched(result) => {
-            let effects = match &result {
-                Ok(_) => {
-                    // What the panels held was of the engine before.
-                    (state.machine.frozen, state.machine.look) = (None, None);
-                    bots::on_lost(state, None);
-                    state.settings.for_new_engine(&state.snapshot.limits)
-                }
-                Err(_) => Vec::new(),
-            };
-            on_switched(state, result);
-            effects
-        }
+        Msg::Fetch(progress) => on_progress(state, progress),
+        Msg::Chats { text, found } => history::on_found(state, &text, found),
+        Msg::Keeping(keeping) => history::on_keeping(state, keeping),
+        Msg::Key(_)
+        | Msg::Paste(_)
+        | Msg::Tick
+        | Msg::Engine(..)
+        | Msg::Lost(_)
+        | Msg::Fetched(_)
+        | Msg::Switched(_)
+        | Msg::ChatOpened { .. } => {}
     }
 }
 
@@ -250,8 +224,9 @@ fn on_key(state: &mut State, key: KeyEvent) -> Vec<Effect> {
     let typing = matches!(state.mode, Mode::Palette { .. } | Mode::GoTo(_) | Mode::Search(_) | Mode::Shelf(_));
     let mut action = keymap::lookup(if typing { keymap::room() } else { state.keys() }, &key);
     if matches!(state.mode, Mode::Pick(_)) {
-        action =
-            keymap::lookup(keymap::PICK, &key).or(action.filter(|action| matches!(action, Action::Suspend | Action::Redraw)));
+        action = action
+            .filter(|action| matches!(action, Action::Pick(_)))
+            .or(keymap::lookup(keymap::room(), &key).filter(pick::reaches));
     }
     if action == Some(Action::Suspend) {
         return vec![Effect::Suspend];
@@ -260,6 +235,8 @@ fn on_key(state: &mut State, key: KeyEvent) -> Vec<Effect> {
         return vec![Effect::Redraw];
     }
     state.leaving &= key.code == KeyCode::Esc || action == Some(Action::Cancel);
+    // A question is answered yes by the key that asked it, too.
+    let yes = |asked: Action| matches!(key.code, KeyCode::Char('y' | 'Y') | KeyCode::Enter) || action == Some(asked);
     match std::mem::replace(&mut state.mode, Mode::Chat) {
         Mode::Chat => on_chat_key(state, key, action),
         Mode::Help { scroll } => {
@@ -268,15 +245,7 @@ fn on_key(state: &mut State, key: KeyEvent) -> Vec<Effect> {
         }
         Mode::Palette { filter, chosen } => palette_key(state, key, action, filter, chosen),
         Mode::Rename(editor) => rename_key(state, key, action, editor),
-        Mode::GoTo(mut editor) => match (key.code, action) {
-            (KeyCode::Esc, _) | (_, Some(Action::Cancel)) => Vec::new(),
-            (KeyCode::Enter, _) => replay::go_to(state, editor.text()),
-            _ => {
-                type_into(&mut editor, key, action);
-                state.mode = Mode::GoTo(editor);
-                Vec::new()
-            }
-        },
+        Mode::GoTo(editor) => go_to_key(state, key, action, editor),
         Mode::Params(form) => {
             params::on_key(state, key, action, form);
             Vec::new()
@@ -290,18 +259,10 @@ fn on_key(state: &mut State, key: KeyEvent) -> Vec<Effect> {
         Mode::Search(search) => files::search_key(state, key, action, search),
         Mode::Export(save) => files::export_key(state, key, action, save),
         Mode::Shelf(shelf) => history::on_key(state, key, action, shelf),
-        Mode::ConfirmClose => {
-            let yes = matches!(key.code, KeyCode::Char('y' | 'Y') | KeyCode::Enter) || action == Some(Action::ClosePane);
-            if yes { close_pane(state) } else { Vec::new() }
-        }
-        Mode::ConfirmClear => {
-            let yes = matches!(key.code, KeyCode::Char('y' | 'Y') | KeyCode::Enter) || action == Some(Action::ClearChat);
-            if yes { clear(state) } else { Vec::new() }
-        }
-        Mode::ConfirmQuit => {
-            let yes = matches!(key.code, KeyCode::Char('y' | 'Y') | KeyCode::Enter) || action == Some(Action::Cancel);
-            if yes { vec![Effect::Quit] } else { Vec::new() }
-        }
+        Mode::ConfirmClose if yes(Action::ClosePane) => close_pane(state),
+        Mode::ConfirmClear if yes(Action::ClearChat) => clear(state),
+        Mode::ConfirmQuit if yes(Action::Cancel) => vec![Effect::Quit],
+        Mode::ConfirmClose | Mode::ConfirmClear | Mode::ConfirmQuit => Vec::new(),
     }
 }
 
@@ -323,75 +284,18 @@ fn on_chat_key(state: &mut State, key: KeyEvent, action: Option<Action>) -> Vec<
     Vec::new()
 }
 
-/// Carries out an action of the key table, whether it came by key or from the palette.
-pub fn act(state: &mut State, action: Action) -> Vec<Effect> {
-    machine::make_room(state, action);
-    if let Some(effects) = machine::act(state, action) {
-        return effects;
+/// The channel of a request is gone, and with it the rest of its answer.
+fn on_lost(state: &mut State, user: UserId) -> Vec<Effect> {
+    bots::on_lost(state, Some(user));
+    let theme = state.options.theme;
+    let fault = match &state.snapshot.fault {
+        Some(fault) => told::fault(fault, theme),
+        None => theme.tr("the engine has stopped").to_owned(),
+    };
+    if let Some(pane) = state.pane_of(user) {
+        pane.conclude(Some(fault), None);
     }
-    if state.replay.is_some()
-        && let Some(effects) = replay::act(state, action)
-    {
-        return effects;
-    }
-    if state.options.readonly && changes_something(action) {
-        state.complain(state.options.theme.tr("this screen is read-only: nothing is sent or changed here"));
-        return Vec::new();
-    }
-    match action {
-        Action::Log => vec![Effect::Log],
-        Action::Witness => {
-            state.witness = !state.witness;
-            let theme = state.options.theme;
-            state.say(theme.tr(if state.witness {
-                "witness: from the next prompt on, each answer is computed again alone and compared, bit by bit"
-            } else {
-                "no witness from the next prompt on"
-            }));
-            Vec::new()
-        }
-        Action::Mouse => {
-            state.mouse = !state.mouse;
-            let theme = state.options.theme;
-            state.say(theme.tr(if state.mouse {
-                "the mouse chooses panes and scrolls; Shift selects text"
-            } else {
-                "the mouse is the terminal's again"
-            }));
-            vec![Effect::Mouse(state.mouse)]
-        }
-        Action::Send if state.broadcast => send_all(state),
-        Action::Send => send(state, state.focus),
-        Action::Regenerate => branches::regenerate(state, None),
-        Action::Continue => branches::go_on(state, None),
-        Action::Beside => branches::beside(state, None),
-        Action::CopyAnswer => files::copy(state, None),
-        Action::OtherEditor => {
-            let pane = state.focused();
-            vec![Effect::OtherEditor { user: pane.person.user, text: pane.editor.text().to_owned() }]
-        }
-        Action::SendAll => send_all(state),
-        Action::ClosePane if state.panes.len() > 1 && !state.focused().holds_text() => close_pane(state),
-        Action::History => history::open(state),
-        Action::Cancel if state.focused().live && !state.options.readonly => vec![Effect::Cancel(state.focused().person.user)],
-        Action::Pause => vec![Effect::Pause(state.snapshot.state != RunState::Paused)],
-        Action::Step => vec![Effect::Pause(true), Effect::Step(1)],
-        Action::StepTen => vec![Effect::Pause(true), Effect::Step(10)],
-        Action::Slower => set_pace_beside(state, true),
-        Action::Faster => set_pace_beside(state, false),
-        Action::MoreBots => bots::set_number(state, state.bots.wanted() + 1),
-        Action::FewerBots => bots::set_number(state, state.bots.wanted().saturating_sub(1)),
-        Action::FullSpeed => set_pace(state, Pace::Full),
-        Action::NewPane => new_pane(state),
-        Action::Model => model(state),
-        Action::SwitchBack => switch_back(state),
-        Action::Redraw => vec![Effect::Redraw],
-        Action::Suspend => vec![Effect::Suspend],
-        screen_only => {
-            act_on_screen(state, screen_only);
-            Vec::new()
-        }
-    }
+    switch_if_waiting(state)
 }
 
 /// The witness has come to an end with an answer.
@@ -412,202 +316,4 @@ fn say_verdict(state: &mut State) {
         Verdict::Same => state.say(words),
         _ => state.complain(words),
     }
-}
-
-/// What a read-only screen does not do.
-fn changes_something(action: Action) -> bool {
-    !matches!(
-        action,
-        Action::NextPane
-            | Action::PrevPane
-            | Action::FocusPane(_)
-            | Action::Zoom
-            | Action::View
-            | Action::PageUp
-            | Action::PageDown
-            | Action::LineUp
-            | Action::LineDown
-            | Action::Top
-            | Action::Bottom
-            | Action::Help
-            | Action::Palette
-            | Action::Mouse
-            | Action::Raw
-            | Action::BranchBefore
-            | Action::BranchAfter
-            | Action::Log
-            | Action::Search
-            | Action::CopyAnswer
-            | Action::Export
-            | Action::Redraw
-            | Action::Suspend
-            | Action::Quit
-            | Action::Cancel
-            | Action::Back
-    )
-}
-
-/// The actions that change the screen alone.
-fn act_on_screen(state: &mut State, action: Action) {
-    match action {
-        Action::Newline => insert(state, "\n"),
-        Action::Edit(edit) => {
-            let columns = state.focused().transcript.columns() + super::transcript::GUTTER;
-            edit_in(&mut state.focused_mut().editor, edit, columns);
-        }
-        Action::Rewrite => branches::rewrite(state, None),
-        Action::BranchBefore => branches::switch(state, None, -1),
-        Action::BranchAfter => branches::switch(state, None, 1),
-        Action::PickMessage => pick::open(state),
-        Action::Export => files::ask_where(state),
-        Action::Search => files::search(state, ""),
-        Action::Raw => {
-            let transcript = &mut state.focused_mut().transcript;
-            transcript.set_markdown(!transcript.markdown());
-        }
-        Action::Back if branches::stop_rewriting(state) => {}
-        Action::NextPane if slash::typing(state) && slash::complete(state) => {}
-        Action::NextPane => state.focus = (state.focus + 1) % state.panes.len(),
-        Action::PrevPane => state.focus = (state.focus + state.panes.len() - 1) % state.panes.len(),
-        Action::FocusPane(number) => {
-            if let Some(at) = usize::from(number).checked_sub(1).filter(|at| *at < state.panes.len()) {
-                state.focus = at;
-            }
-        }
-        Action::Zoom => state.zoom = !state.zoom,
-        Action::Broadcast => state.broadcast = !state.broadcast,
-        Action::PageUp => scroll(state, |rows| -(rows as isize - 1).max(1)),
-        Action::PageDown => scroll(state, |rows| (rows as isize - 1).max(1)),
-        Action::LineUp => scroll(state, |_| -1),
-        Action::LineDown => scroll(state, |_| 1),
-        Action::Top => state.focused_mut().transcript.to_top(),
-        Action::Bottom => state.focused_mut().transcript.to_bottom(),
-        Action::ClosePane if state.panes.len() == 1 => {
-            state.complain(state.options.theme.tr("this is the last pane: Ctrl-C quits"))
-        }
-        other => {
-            if let Some(mode) = opened_by(state, other) {
-                state.mode = mode;
-            }
-        }
-    }
-}
-
-/// What an action opens over the chat, or asks.
-fn opened_by(state: &State, action: Action) -> Option<Mode> {
-    match action {
-        Action::ClosePane => Some(Mode::ConfirmClose),
-        Action::Rename => Some(Mode::Rename(Editor::default())),
-        Action::Params => {
-            let presets = params::presets(&state.options.sampling, &state.options.presets);
-            Some(Mode::Params(Form::of(state.focused(), presets)))
-        }
-        Action::Cancel | Action::Quit => Some(Mode::ConfirmQuit),
-        Action::ClearChat => (!state.focused().transcript.is_empty()).then_some(Mode::ConfirmClear),
-        Action::Settings => Some(Mode::Settings(Desk::default())),
-        Action::Help => Some(Mode::Help { scroll: 0 }),
-        Action::Palette => Some(Mode::Palette { filter: Editor::default(), chosen: 0 }),
-        _ => None,
-    }
-}
-
-fn new_pane(state: &mut State) -> Vec<Effect> {
-    if state.add_pane() {
-        return vec![named(state)];
-    }
-    let words = say!(state.options.theme, "there are {} panes already, and no more fit", state.panes.len());
-    state.complain(words);
-    Vec::new()
-}
-
-/// What the focused pane is called.
-fn named(state: &State) -> Effect {
-    let person = &state.focused().person;
-    Effect::Name { user: person.user, name: person.name.clone() }
-}
-
-fn scroll(state: &mut State, by: fn(usize) -> isize) {
-    let transcript = &mut state.focused_mut().transcript;
-    transcript.scroll_by(by(transcript.rows()));
-}
-
-/// One edit; `columns` is the editor's width, for moving by visual lines.
-fn edit_in(editor: &mut Editor, edit: Edit, columns: usize) {
-    match edit {
-        Edit::Left => editor.left(),
-        Edit::Right => editor.right(),
-        Edit::WordLeft => editor.word_left(),
-        Edit::WordRight => editor.word_right(),
-        Edit::Up => editor.up(columns.saturating_sub(super::view::pane::PROMPT)),
-        Edit::Down => editor.down(columns.saturating_sub(super::view::pane::PROMPT)),
-        Edit::Home => editor.home(),
-        Edit::End => editor.end(),
-        Edit::Backspace => editor.backspace(),
-        Edit::Delete => editor.delete_forward(),
-        Edit::DeleteWordBefore => editor.delete_word_before(),
-        Edit::DeleteWordAfter => editor.delete_word_after(),
-        Edit::DeleteToStart => editor.delete_to_start(),
-        Edit::DeleteToEnd => editor.delete_to_end(),
-        Edit::Undo => editor.undo(),
-        Edit::Redo => editor.redo(),
-    }
-}
-
-fn insert(state: &mut State, text: &str) {
-    if !state.focused_mut().editor.insert(text) {
-        let words = say!(state.options.theme, "a draft holds {} KiB: the rest was cut", DRAFT_MAX / 1024);
-        state.complain(words);
-    }
-}
-
-fn paste(state: &mut State, text: &str) {
-    match &mut state.mode {
-        Mode::Chat if state.replay.is_some() || state.options.readonly || state.machine.is_open() => {}
-        Mode::Chat => insert(state, text),
-        Mode::Palette { filter, chosen } => {
-            filter.insert(&text.replace(['\n', '\r'], " "));
-            *chosen = 0;
-        }
-        Mode::Rename(editor) | Mode::GoTo(editor) => {
-            editor.insert(&text.replace(['\n', '\r'], " "));
-        }
-        Mode::Params(form) => form.paste(text),
-        Mode::Export(save) => {
-            save.path.insert(&text.replace(['\n', '\r'], " "));
-        }
-        Mode::Settings(desk) => {
-            if let Some(editor) = &mut desk.typing {
-                editor.insert(&text.replace(['\n', '\r'], " "));
-            }
-        }
-        Mode::Search(search) => {
-            search.editor.insert(&text.replace(['\n', '\r'], " "));
-            search.walking = false;
-            search.look(&state.panes);
-        }
-        Mode::Pick(_) => {}
-        Mode::Log { .. } | Mode::Help { .. } | Mode::Shelf(_) | Mode::ConfirmClose | Mode::ConfirmClear | Mode::ConfirmQuit => {}
-    }
-}
-
-pub(super) fn set_pace(state: &mut State, pace: Pace) -> Vec<Effect> {
-    state.pace = Some(pace);
-    vec![Effect::SetPace(pace)]
-}
-
-pub(super) fn set_pace_beside(state: &mut State, slower: bool) -> Vec<Effect> {
-    let pace = pace_beside(state, slower);
-    set_pace(state, pace)
-}
-
-fn pace_beside(state: &State, slower: bool) -> Pace {
-    let now = state.paced();
-    // The present pace may be any number: the nearest rung on the wanted side.
-    let speed = |rung: &Option<f64>| rung.unwrap_or(f64::INFINITY);
-    let rung = if slower {
-        LADDER.iter().find(|rung| speed(rung) < speed(&now)).unwrap_or(&LADDER[LADDER.len() - 1])
-    } else {
-        LADDER.iter().rev().find(|rung| speed(rung) > speed(&now)).unwrap_or(&LADDER[0])
-    };
-    rung.map_or(Pace::Full, Pace::StepsPerSecond)
 }

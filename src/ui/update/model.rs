@@ -2,6 +2,7 @@
 
 use super::Effect;
 use crate::hub::Progress;
+use crate::ui::bots;
 use crate::ui::state::{Better, Download, State};
 use crate::ui::words::say;
 
@@ -80,7 +81,20 @@ pub(super) fn on_fetched(state: &mut State, result: Result<(), String>) -> Vec<E
     if wanted && state.better == Better::Ready { model(state) } else { Vec::new() }
 }
 
-pub(super) fn on_switched(state: &mut State, result: Result<String, String>) {
+/// A model was loaded and its engine took over, or not.
+pub(super) fn on_switched(state: &mut State, result: Result<String, String>) -> Vec<Effect> {
+    let mut effects = Vec::new();
+    if result.is_ok() {
+        // What the panels held was of the engine before.
+        (state.machine.frozen, state.machine.look) = (None, None);
+        bots::on_lost(state, None);
+        effects = state.settings.for_new_engine(&state.snapshot.limits);
+    }
+    say_switched(state, result);
+    effects
+}
+
+fn say_switched(state: &mut State, result: Result<String, String>) {
     let small = state.options.small_name.clone();
     match result {
         Ok(name) if name == small => {

@@ -2,9 +2,11 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::{Effect, act, edit_in, named};
+use super::acts::named;
+use super::{Effect, act, edit_in};
 use crate::ui::editor::Editor;
 use crate::ui::keymap::{self, Action, Edit};
+use crate::ui::replay;
 use crate::ui::settings::{Desk, Knob};
 use crate::ui::state::{Mode, State};
 use crate::ui::view::popup;
@@ -82,6 +84,19 @@ pub(super) fn rename_key(state: &mut State, key: KeyEvent, action: Option<Action
         }
     }
     Vec::new()
+}
+
+/// The number of a step, in a replay.
+pub(super) fn go_to_key(state: &mut State, key: KeyEvent, action: Option<Action>, mut editor: Editor) -> Vec<Effect> {
+    match (key.code, action) {
+        (KeyCode::Esc, _) | (_, Some(Action::Cancel)) => Vec::new(),
+        (KeyCode::Enter, _) => replay::go_to(state, editor.text()),
+        _ => {
+            type_into(&mut editor, key, action);
+            state.mode = Mode::GoTo(editor);
+            Vec::new()
+        }
+    }
 }
 
 /// What the focused pane is called from now on; nothing: as before.

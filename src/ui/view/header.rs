@@ -130,7 +130,7 @@ fn engine((snapshot, held): (&Snapshot, Option<u64>), room: usize, theme: Theme)
     if let Some(fault) = snapshot.fault.as_deref().filter(|_| snapshot.state == RunState::Stopped) {
         // The fault matters more than the model: it takes the whole line, cut between words.
         let left = room.saturating_sub(text::width(&state(snapshot, theme).text) + 2 * GAP);
-        add(words(&text::one_line(fault), left), theme.bad(), 1);
+        add(words(&crate::ui::told::fault(fault, theme), left), theme.bad(), 1);
         return pieces;
     }
     if let Pace::StepsPerSecond(rate) = snapshot.pace {

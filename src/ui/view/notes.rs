@@ -11,7 +11,7 @@ use crate::engine::api::{FinishReason, Note, NoteKind, Snapshot, TakenBy, Verdic
 use crate::ui::people::People;
 use crate::ui::theme::Theme;
 use crate::ui::words::say;
-use crate::ui::{format, text};
+use crate::ui::{format, text, told};
 
 /// Lines that are worth asking for.
 const ROWS: usize = 8;
@@ -161,9 +161,9 @@ pub fn words(kind: &NoteKind, people: &People, theme: Theme) -> (String, Style) 
             };
             (words, theme.warn())
         }
-        NoteKind::Changed { what } => (say!(theme, "changed: {}", text::one_line(what)), theme.strong()),
-        NoteKind::ChangeRefused { why } => (say!(theme, "not changed: {}", text::one_line(why)), theme.bad()),
-        NoteKind::RecordingEnded { why } => (say!(theme, "recording ended: {}", text::one_line(why)), theme.bad()),
+        NoteKind::Changed { what } => (say!(theme, "changed: {}", told::change(what, theme)), theme.strong()),
+        NoteKind::ChangeRefused { why } => (say!(theme, "not changed: {}", told::not_changed(why, theme)), theme.bad()),
+        NoteKind::RecordingEnded { why } => (say!(theme, "recording ended: {}", told::recording_end(why, theme)), theme.bad()),
         NoteKind::Witnessed(witnessed) => match &witnessed.verdict {
             Verdict::Same => {
                 let tokens = tokens(witnessed.tokens, theme);
@@ -175,7 +175,7 @@ pub fn words(kind: &NoteKind, people: &People, theme: Theme) -> (String, Style) 
             Verdict::Differs { at, token: false } => {
                 (say!(theme, "witness: alone, token {} of the answer has other logits", at + 1), theme.bad())
             }
-            Verdict::NotRun { why } => (say!(theme, "witness: not computed again: {}", text::one_line(why)), theme.warn()),
+            Verdict::NotRun { why } => (say!(theme, "witness: not computed again: {}", told::not_run(why, theme)), theme.warn()),
         },
         NoteKind::Finished { reason, generated, .. } => {
             let generated = tokens(*generated, theme);

@@ -1,5 +1,7 @@
 //! One person's chat: transcript, a line on how it goes, the draft.
 
+use std::time::Duration;
+
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::style::{Modifier, Style};
@@ -12,6 +14,7 @@ use crate::engine::api::{RunState, Status, UserView, Waiting};
 use crate::ui::format::{count, percent, rate, rate_or_unknown, time};
 use crate::ui::keymap::PICK;
 use crate::ui::people::People;
+use crate::ui::pick::Pick;
 use crate::ui::search::{HITS_MAX, Search};
 use crate::ui::state::{Mode, Pane, State, is_live};
 use crate::ui::text::{clip, first_fit, width};
@@ -65,19 +68,23 @@ pub fn draw(buf: &mut Buffer, area: Rect, state: &State, index: usize, people: &
         return None;
     }
     let theme = state.options.theme;
-    let person = theme.person(pane.person.hue);
+    let person = pane.person.style(theme);
     let border = if focused { person.add_modifier(Modifier::BOLD) } else { theme.border() };
     let kind = if focused { BorderType::Thick } else { BorderType::Rounded };
     let number = if index < 9 { format!("{} ", index + 1) } else { String::new() };
     let figure = headline(state, pane);
     let room = usize::from(area.width).saturating_sub(6 + width(&figure));
-    let name = Line::from(vec![
+    let called = clip(&pane.person.title(), room.saturating_sub(number.len()));
+    let left = room.saturating_sub(number.len() + width(&called) + 1);
+    let mut name = vec![
         Span::styled(format!(" {number}"), theme.quiet()),
-        Span::styled(
-            format!("{} ", clip(&pane.person.name, room.saturating_sub(number.len()))),
-            person.add_modifier(Modifier::BOLD),
-        ),
-    ]);
+        Span::styled(format!("{called} "), person.add_modifier(Modifier::BOLD)),
+    ];
+    let branch = first_fit(&branch(pane, theme), left.saturating_sub(1));
+    if !branch.is_empty() {
+        name.push(Span::styled(format!("{branch} "), theme.warn()));
+    }
+    let name = Line::from(name);
     let mut block = Block::bordered().border_type(kind).border_style(border).title(name);
     if !figure.is_empty() && usize::from(area.width) > 10 + width(&figure) {
         block = block.title(Line::from(Span::styled(format!(" {figure} "), headline_style(state, pane))).right_aligned());
@@ -91,6 +98,19 @@ pub fn draw(buf: &mut Buffer, area: Rect, state: &State, index: usize, people: &
     }
     commands(buf, parts.transcript, state, pane, focused);
     draft(buf, parts.draft, state, pane, focused)
+}
+
+/// Where the shown conversation has other branches, and which one is shown, longest wording first: it stands in the title,
+/// since the place itself may have scrolled away. The place is the last one, which the keys change.
+fn branch(pane: &Pane, theme: Theme) -> Vec<String> {
+    let forks = pane.transcript.turns().iter().enumerate().filter(|(_, turn)| turn.place.1 > 1);
+    let (count, last) = forks.fold((0, None), |(count, _), (at, turn)| (count + 1, Some((at + 1, turn.place))));
+    let Some((message, (at, of))) = last else { return vec![String::new()] };
+    let one = say!(theme, "├ branch {}/{} at message {}", at, of, message);
+    let short = [one.clone(), format!("├ {at}/{of}"), String::new()];
+    let more =
+        (count > 1).then(|| format!("{one} {}", theme.plural(count - 1, "(and {} place before)", "(and {} places before)")));
+    more.into_iter().chain(short).collect()
 }
 
 /// What the pane's title says on the right.
@@ -153,6 +173,7 @@ fn status_words(state: &State, pane: &Pane, people: &People) -> (Vec<String>, St
     let theme = state.options.theme;
     let focused = std::ptr::eq(pane, state.focused());
     match &state.mode {
+        Mode::Pick(Pick { sure: Some(gone), .. }) if focused => return (deleting(*gone, theme), theme.bad()),
         Mode::Pick(_) if focused => return (picking(theme), theme.key()),
         Mode::Search(search) if focused => return (searching(search, theme), theme.key()),
         _ => {}
@@ -162,15 +183,46 @@ fn status_words(state: &State, pane: &Pane, people: &People) -> (Vec<String>, St
         let short = theme.tr("a branch: Enter sends · Esc leaves");
         return (vec![long.into(), short.into()], theme.warn());
     }
-    let Some(view) = state.view_of(pane) else { return (vec![String::new()], theme.quiet()) };
-    if pane.live && is_live(view) {
-        if let Some(why) = &view.waiting {
-            return waiting(state, view, why, people);
-        }
-    } else if pane.live {
-        return (vec![String::new()], theme.quiet());
+    if !pane.live {
+        return (ended(state, pane), theme.quiet());
     }
-    (figures(state, view), theme.quiet())
+    let Some(view) = state.view_of(pane).filter(|view| is_live(view)) else { return (vec![String::new()], theme.quiet()) };
+    let (wordings, style) = match &view.waiting {
+        Some(why) => waiting(state, view, why, people),
+        None => (figures(state, view), theme.quiet()),
+    };
+    match pane.shows_answer() {
+        true => (wordings, style),
+        // These figures are not of what is on screen.
+        false => {
+            let of = |wording: &String| say!(theme, "another branch is being answered: {}", wording);
+            let short = [theme.tr("another branch is being answered").to_owned(), theme.tr("another branch answers").to_owned()];
+            (wordings.iter().map(of).chain(short).collect(), style)
+        }
+    }
+}
+
+/// The figures of the answer that the shown branch ends with, as they were when it ended.
+fn ended(state: &State, pane: &Pane) -> Vec<String> {
+    let theme = state.options.theme;
+    let shown = pane.transcript.last().and_then(|turn| turn.node).and_then(|node| pane.conversation.node(node));
+    let Some(figures) = shown.and_then(|node| node.figures.as_ref()) else { return vec![String::new()] };
+    let mut pieces = Vec::new();
+    if let Some(ttft) = figures.ttft_us {
+        pieces.push(format!("TTFT {}", time(Duration::from_micros(ttft))));
+    }
+    if let Some(speed) = figures.tokens_per_s {
+        pieces.push(format!("{} tok/s", rate(speed)));
+    }
+    let most = count(state.snapshot.limits.max_model_len as u64);
+    pieces.push(say!(theme, "ctx {} of {}", count(figures.prompt_tokens.saturating_add(figures.tokens) as u64), most));
+    with_more(pieces, figures.cached_tokens, figures.preemptions, theme)
+}
+
+/// What was asked before messages are deleted, in short: the question itself stands below all panes.
+fn deleting(gone: usize, theme: Theme) -> Vec<String> {
+    let what = theme.plural(gone, "{} message", "{} messages");
+    vec![say!(theme, "D once more deletes {} · any other key keeps them", what), say!(theme, "D again deletes {}", what)]
 }
 
 /// The keys of choosing a message.
@@ -236,15 +288,18 @@ fn figures(state: &State, view: &UserView) -> Vec<String> {
     }
     let most = count(state.snapshot.limits.max_model_len as u64);
     figures.push(say!(theme, "ctx {} of {}", count(view.context as u64), most));
-    let short = figures[..figures.len() - 1].join(" · ");
-    let first = figures.join(" · ");
-    let mut wordings = vec![first, short];
-    if view.cached_tokens > 0 {
-        figures.push(say!(theme, "cached {}", count(view.cached_tokens as u64)));
+    with_more(figures, view.cached_tokens, view.preemptions, theme)
+}
+
+/// Figures with what is said only when there is room for it; longest wording first, the last is without the context.
+fn with_more(mut figures: Vec<String>, cached: usize, preempted: u32, theme: Theme) -> Vec<String> {
+    let mut wordings = vec![figures.join(" · "), figures[..figures.len().saturating_sub(1)].join(" · ")];
+    if cached > 0 {
+        figures.push(say!(theme, "cached {}", count(cached as u64)));
         wordings.insert(0, figures.join(" · "));
     }
-    if view.preemptions > 0 {
-        figures.push(say!(theme, "preempted {}×", view.preemptions));
+    if preempted > 0 {
+        figures.push(say!(theme, "preempted {}×", preempted));
         wordings.insert(0, figures.join(" · "));
     }
     wordings

@@ -31,6 +31,11 @@ pub fn most_scroll(state: &State) -> usize {
     machine::most(state, arrange(state, state.area).machine)
 }
 
+/// How many panes are on screen at once.
+pub fn panes_shown(state: &State) -> usize {
+    arrange(state, state.area).panes.len()
+}
+
 /// The pane, or its tab, at a place of the screen.
 pub fn pane_at(state: &State, at: Position) -> Option<usize> {
     let layout = arrange(state, state.area);
@@ -154,7 +159,7 @@ fn tabs(buf: &mut Buffer, area: Rect, state: &State) {
     }
     for (index, place, text) in &places {
         let pane = &state.panes[*index];
-        let style = if tab_mark(state, pane) == '×' { theme.bad() } else { theme.person(pane.person.hue) };
+        let style = if tab_mark(state, pane) == '×' { theme.bad() } else { pane.person.style(theme) };
         let style = if *index == state.focus { style.patch(theme.chosen()) } else { style };
         buf.set_stringn(place.x, place.y, text, usize::from(place.width), style);
     }

@@ -7,7 +7,8 @@ use ratatui::text::{Line, Span};
 use super::panel::{self, left, put, right, wrapped};
 use crate::ui::settings::{Desk, Knob, compared, newest_change, since};
 use crate::ui::state::State;
-use crate::ui::text::{clip, first_fit, one_line, width};
+use crate::ui::text::{clip, first_fit, width};
+use crate::ui::told;
 use crate::ui::words::say;
 
 /// Columns of the longest name.
@@ -87,12 +88,10 @@ fn foot(state: &State, desk: &Desk, columns: usize, rows: usize) -> Vec<Line<'st
         lines.extend(about.into_iter().map(|line| Line::styled(line, theme.text())));
     }
     let mut effect: Vec<Line<'static>> = Vec::new();
-    if let Some((done, what)) = newest_change(&state.snapshot) {
-        let what = one_line(what);
-        let (words, style) = if done {
-            (say!(theme, "changed: {}", what), theme.good())
-        } else {
-            (say!(theme, "not changed: {}", what), theme.bad())
+    if let Some(change) = newest_change(&state.snapshot) {
+        let (words, style) = match change {
+            Ok(what) => (say!(theme, "changed: {}", told::change(what, theme)), theme.good()),
+            Err(why) => (say!(theme, "not changed: {}", told::not_changed(why, theme)), theme.bad()),
         };
         effect.extend(wrapped(&words, columns).into_iter().take(2).map(|line| Line::styled(line, style)));
     }

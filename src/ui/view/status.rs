@@ -8,6 +8,7 @@ use ratatui::text::{Line, Span};
 use super::panel::wrapped;
 use crate::ui::format::{megabytes, percent, rate, time};
 use crate::ui::keymap::{Action, key_for};
+use crate::ui::pick::Pick;
 use crate::ui::state::{Better, Download, Mode, State};
 use crate::ui::text::{clip, first_fit, one_line, width};
 use crate::ui::theme::Theme;
@@ -65,6 +66,15 @@ fn few(text: &str, columns: usize) -> Vec<String> {
 fn question(state: &State) -> Option<(String, Style)> {
     let theme = state.options.theme;
     match state.mode {
+        Mode::Pick(Pick { sure: Some(gone), .. }) => {
+            let what = theme.plural(gone, "{} message", "{} messages");
+            let words = say!(
+                theme,
+                "Delete this message and all that follows it, branches too: {}?  d: delete · any other key: keep",
+                what
+            );
+            Some((words, theme.warn()))
+        }
         Mode::ConfirmClose => {
             let name = &state.focused().person.name;
             let words = match state.kept {

@@ -12,7 +12,7 @@ use crate::ui::people::People;
 use crate::ui::text;
 use crate::ui::theme::Theme;
 use crate::ui::words::say;
-use crate::ui::{format, machine};
+use crate::ui::{format, machine, told};
 
 /// Steps a second up to which a person can read what each of them did.
 const READABLE: f64 = 4.0;
@@ -128,11 +128,13 @@ fn parts(record: &StepRecord, theme: Theme) -> Option<String> {
 fn outside(between: &Between, people: &People, theme: Theme) -> (String, Style) {
     match between {
         Between::Refused { user, why } => {
-            let (name, why) = (panel::name(people, *user), text::one_line(why));
+            let (name, why) = (panel::name(people, *user), crate::ui::refusal::refused(why, theme));
             (say!(theme, "Before it, {} was refused: {}.", name, why), theme.bad())
         }
-        Between::Changed(what) => (say!(theme, "Before it, somebody changed {}.", text::one_line(what)), theme.warn()),
-        Between::ChangeRefused(why) => (say!(theme, "Before it, a change was refused: {}.", text::one_line(why)), theme.bad()),
+        Between::Changed(what) => (say!(theme, "Before it, somebody changed {}.", told::change(what, theme)), theme.warn()),
+        Between::ChangeRefused(why) => {
+            (say!(theme, "Before it, a change was refused: {}.", told::not_changed(why, theme)), theme.bad())
+        }
     }
 }
 

@@ -88,10 +88,8 @@ pub fn draw(buf: &mut Buffer, area: Rect, state: &State, pane: &Pane, person: St
             last = (end, row);
         }
     }
-    let answering = pane.asked.as_ref().map(|asked| asked.answer);
-    let on_screen = answering.is_none() || pane.transcript.last().and_then(|turn| turn.node) == answering;
-    if pane.live && on_screen && pane.transcript.following() && last.0 <= area.right() {
-        buf.set_string(last.0, last.1, "▌", theme.person(pane.person.hue));
+    if pane.live && pane.shows_answer() && pane.transcript.following() && last.0 <= area.right() {
+        buf.set_string(last.0, last.1, "▌", pane.person.style(theme));
     }
     held_mark(buf, area, state, pane);
 }
