@@ -1,6 +1,7 @@
 //! The screen: a function of its own state and the engine's newest snapshot.
 
 pub mod ascii;
+mod backend;
 pub mod bots;
 pub mod desk;
 pub mod editor;

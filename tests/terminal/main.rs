@@ -13,4 +13,5 @@ mod replay;
 mod slow;
 mod start;
 mod store;
+mod stray;
 mod suspend;
