@@ -8,6 +8,7 @@ pub mod editor;
 pub mod format;
 pub mod fuzzy;
 pub mod keep;
+mod keyboard;
 pub mod keymap;
 pub mod machine;
 pub mod mouse;

@@ -269,17 +269,10 @@ pub fn stop_here() {
     stop(false);
 }
 
-/// Wakes whoever reads the terminal, as a new size would.
-#[cfg(unix)]
+/// Wakes whoever reads the terminal, without a key.
 pub fn wake_input() {
-    // SAFETY: a plain system call on our own process.
-    unsafe {
-        libc::kill(libc::getpid(), libc::SIGWINCH);
-    }
+    super::keyboard::wake();
 }
-
-#[cfg(not(unix))]
-pub fn wake_input() {}
 
 #[cfg(unix)]
 fn stop(whole_group: bool) {

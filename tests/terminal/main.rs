@@ -10,6 +10,7 @@ mod outside;
 mod panes;
 mod plain;
 mod replay;
+mod reports;
 mod slow;
 mod start;
 mod store;
