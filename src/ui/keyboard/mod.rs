@@ -183,7 +183,7 @@ impl Parser {
                 if text.ends_with(PASTE_ENDS) {
                     let text = std::mem::take(text);
                     self.paste(&text[..text.len() - PASTE_ENDS.len()]);
-                } else if text.len() > PASTE_MAX + PASTE_ENDS.len() {
+                } else if text.len() >= PASTE_MAX + PASTE_ENDS.len() {
                     // What is over the bound is left out, up to the end of the paste.
                     text.remove(PASTE_MAX);
                 }
@@ -244,13 +244,13 @@ fn found(bytes: &[u8], said: usize) -> Found {
         [0x1b] => Found::More,
         [0x1b, 0x1b] => Found::Broken,
         // After an Esc that has counted: what begins a late sequence, and what is typed.
-        [0x1b, b'[' | b']' | b'P'] => Found::More,
-        [0x1b, b'O' | b'_'] if said == 0 => Found::More,
+        [0x1b, b'[' | b']' | b'P' | b'_'] => Found::More,
+        [0x1b, b'O'] if said == 0 => Found::More,
         [0x1b, b'O', letter] if said == 0 => Found::Whole(keys::ss3(*letter)),
         [0x1b, b'[', rest @ ..] => csi(rest, said),
         [0x1b, b']', rest @ ..] => operating(rest),
         [0x1b, b'P', rest @ ..] => device(rest),
-        [0x1b, b'_', b'G', ..] if said == 0 => Found::Report,
+        [0x1b, b'_', b'G', ..] => Found::Report,
         [0x1b, ..] if said > 0 => Found::Keys,
         [0x1b, b'_', ..] => Found::Keys,
         [0x1b, rest @ ..] => match character(rest) {
