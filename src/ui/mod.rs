@@ -8,6 +8,7 @@ pub mod editor;
 pub mod format;
 pub mod fuzzy;
 pub mod keep;
+pub mod keeping;
 mod keyboard;
 pub mod keymap;
 pub mod machine;

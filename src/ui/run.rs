@@ -320,7 +320,7 @@ impl App {
                     tracing::warn!(%error, "the clipboard cannot be written");
                 }
             }
-            Effect::Export { path, text, replace } => self.take(Msg::Saved(outside::write(&path, &text, replace))),
+            Effect::Export { path, text, replace } => self.desk.export(path, text, replace),
             Effect::OtherEditor { user, text } => self.open_editor(user, &text),
             Effect::LoadColours => self.colours = Some(tokio::task::spawn_blocking(Highlighter::load)),
             Effect::Name { user, name } => self.engine.name(user, &name),
