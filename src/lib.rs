@@ -25,5 +25,6 @@ pub mod sampling;
 pub mod scheduler;
 pub mod simulate;
 pub mod store;
+pub mod stray;
 pub mod text;
 pub mod ui;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use batchroom::cli::{Cli, Command, RoomArgs};
-use batchroom::config::RawConfig;
+use batchroom::config::{self, RawConfig};
 use batchroom::hub::FetchError;
 use batchroom::{commands, fault, room};
 use clap::Parser;
@@ -39,8 +39,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         }
         _ => {}
     }
-    let file = RawConfig::read(cli.config.as_deref())?;
-    let config = cli.options.or(file).check()?;
+    let config = config::load(cli.options, cli.config.as_deref())?;
     match cli.command {
         None => commands::block_on(room::open(config, cli.room)),
         Some(Command::Ask(args)) => commands::block_on(commands::ask(args, config)),

@@ -71,8 +71,8 @@ async fn before(config: &Config, fresh: bool) -> anyhow::Result<Before> {
     let least = if config.screen.panes_asked { config.screen.panes.max(config.screen.names.len()) } else { 0 };
     let desk = match store::place(config.data.as_deref()) {
         _ if !config.history => Desk::off(),
-        // Nothing is said there that could be kept, and what there was is not its to change.
-        _ if config.screen.readonly => Desk::none(),
+        // Nothing is said there that could be kept, and what there was is not its to change: it can be read.
+        Some(path) if config.screen.readonly => tokio::task::spawn_blocking(move || Desk::to_read(path, fresh)).await?,
         Some(path) => tokio::task::spawn_blocking(move || Desk::open(path, fresh)).await?,
         None => Desk::none(),
     };

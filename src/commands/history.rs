@@ -138,10 +138,14 @@ fn run(command: HistoryCommand, mut store: Store) -> anyhow::Result<()> {
     }
 }
 
-/// A line to standard output. Text of people and models is made harmless where a terminal reads it.
+/// A line to standard output. Text of people and models is made harmless always: what is in a pipe now is on a terminal soon.
 fn say(line: &str) -> std::io::Result<()> {
-    let mut out = std::io::stdout().lock();
-    if out.is_terminal() { writeln!(out, "{}", printable(line)) } else { writeln!(out, "{line}") }
+    writeln!(std::io::stdout().lock(), "{}", printable(line))
+}
+
+/// JSON in one line: exact, and harmless.
+fn say_json(json: &str) -> std::io::Result<()> {
+    writeln!(std::io::stdout().lock(), "{}", store::escaped(json))
 }
 
 /// A text in so many columns.
@@ -160,7 +164,7 @@ fn list(store: &Store, json: bool, limit: usize) -> anyhow::Result<()> {
     let lines = store.list(limit.min(LIST_MAX))?;
     if json {
         for line in &lines {
-            say(&serde_json::to_string(line)?)?;
+            say_json(&serde_json::to_string(line)?)?;
         }
         return Ok(());
     }
@@ -202,7 +206,7 @@ fn object(stored: &Stored) -> Value {
 fn show(store: &Store, id: i64, json: bool) -> anyhow::Result<()> {
     let stored = store.load(id)?;
     if json {
-        say(&object(&stored).to_string())?;
+        say_json(&object(&stored).to_string())?;
         return Ok(());
     }
     let branches = stored.messages.len() - stored.path().len();
@@ -243,9 +247,7 @@ fn export(store: &Store, ids: &[i64], format: Format, output: Option<&Path>) -> 
         Format::Markdown => conversations.iter().map(store::to_markdown).collect::<Vec<_>>().join("\n---\n\n"),
     };
     let Some(output) = output else {
-        let mut out = std::io::stdout().lock();
-        let text = if out.is_terminal() { printable(&text) } else { text };
-        return Ok(out.write_all(text.as_bytes())?);
+        return Ok(std::io::stdout().lock().write_all(text.as_bytes())?);
     };
     let cannot = || format!("cannot write {}", output.display());
     let mut options = std::fs::OpenOptions::new();
@@ -258,7 +260,11 @@ fn export(store: &Store, ids: &[i64], format: Format, output: Option<&Path>) -> 
         }
         opened => opened.and_then(|mut file| file.write_all(text.as_bytes())).with_context(cannot)?,
     }
-    say(&format!("{} conversations are in {}", conversations.len(), output.display()))?;
+    let conversations = match conversations.len() {
+        1 => "1 conversation is".to_owned(),
+        count => format!("{count} conversations are"),
+    };
+    say(&format!("{conversations} in {}, for your eyes only", output.display()))?;
     Ok(())
 }
 
@@ -293,7 +299,7 @@ fn search(store: &Store, text: &str, json: bool, limit: usize) -> anyhow::Result
     for Hit { line, node, role, excerpt } in &hits {
         if json {
             let found = json!({ "conversation": line, "node": node, "role": role, "excerpt": excerpt });
-            say(&found.to_string())?;
+            say_json(&found.to_string())?;
         } else {
             say(&row(line))?;
             let who = if role == "user" { line.person.as_str() } else { role };

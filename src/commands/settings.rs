@@ -41,7 +41,7 @@ pub fn settings(command: &ConfigCommand, flags: &RawConfig, named: Option<&Path>
         ConfigCommand::Path => say(&path.display().to_string())?,
         ConfigCommand::Show { json } => {
             let file = RawConfig::read(named)?;
-            let config = flags.clone().or(file.clone()).check()?;
+            let config = crate::config::load(flags.clone(), named)?;
             show(flags, &file, &config, &path, *json)?;
         }
     }
@@ -199,7 +199,7 @@ mod tests {
         }
         let tables = halves().1.lines().map(|line| line.strip_prefix("# ").unwrap_or_default());
         let text: String = lines.iter().map(|(_, line)| line.as_str()).chain(tables).map(|line| format!("{line}\n")).collect();
-        let all = RawConfig::parse(&text).unwrap_or_else(|error| panic!("{}", error.0));
+        let all = RawConfig::parse(&text).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(said(&all).len(), KEYS.len(), "each of them says something");
         // It says one thing in two ways; without one of them it can be used.
         RawConfig { memory_utilization: None, ..all }.check().unwrap();

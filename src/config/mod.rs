@@ -9,15 +9,17 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::model::kernels::KvType;
 use crate::presets::{Preset, RawPreset};
-use crate::sampling::{InvalidSampling, SamplingParams};
+use crate::sampling::SamplingParams;
 use crate::scheduler::{Mode, Policy};
-use crate::ui::bots::Load;
 
+mod check;
+mod mistakes;
 mod screen;
 
+pub(crate) use check::{parse_batching, parse_policy, parse_size, parse_time};
 pub(crate) use screen::parse_pause;
 
-use screen::parse_pace;
+pub use mistakes::{ConfigError, Mistake};
 pub use screen::{KeyNames, PaceChoice, ScreenConfig, ThemeChoice};
 
 /// Every option, as written. A flag and a key of `config.toml` have the same name (`--kv-memory`, `kv_memory`);
@@ -184,27 +186,6 @@ fn text_or_number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, 
     }))
 }
 
-/// What a person wrote cannot be used. The message says where and what.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    #[error("cannot read {path}")]
-    Read { path: PathBuf, source: std::io::Error },
-    #[error("{path} has more than {MAX_FILE} bytes: that is no configuration")]
-    TooLarge { path: PathBuf },
-    #[error("{path}: {message}{}", suggestion(.hint))]
-    Parse { path: PathBuf, message: String, hint: Option<String> },
-    #[error("{key} is `{value}`: {wanted}")]
-    Value { key: &'static str, value: String, wanted: String },
-    #[error("kv_memory and memory_utilization both say how large KV memory is: give one of them")]
-    TwoBudgets,
-    #[error(transparent)]
-    Sampling(#[from] InvalidSampling),
-}
-
-fn suggestion(hint: &Option<String>) -> String {
-    hint.as_ref().map_or(String::new(), |hint| format!("did you mean `{hint}`?"))
-}
-
 const MAX_FILE: u64 = 1 << 20;
 
 /// Every key of the file, for suggestions.
@@ -258,6 +239,21 @@ pub fn default_path() -> Option<PathBuf> {
     directories::ProjectDirs::from("", "", "batchroom").map(|dirs| dirs.config_dir().join("config.toml"))
 }
 
+/// Flags and the file together, checked. `path`: the file of --config.
+///
+/// # Errors
+/// What cannot be used, with its place in the file when it was the file that said it.
+pub fn load(flags: RawConfig, path: Option<&Path>) -> Result<Config, ConfigError> {
+    let file = RawConfig::read(path)?;
+    let said = flags.clone();
+    flags.or(file).check().map_err(|error| {
+        let Some(path) = path.map(Path::to_owned).or_else(default_path) else { return error };
+        // It was there and could be read a moment ago; if it has gone since, the error is as good without a place.
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        error.at(&path, &text, &said)
+    })
+}
+
 impl RawConfig {
     /// The user's `config.toml`, if there is one; `path` names another, which must be there.
     pub fn read(path: Option<&Path>) -> Result<RawConfig, ConfigError> {
@@ -274,19 +270,16 @@ impl RawConfig {
         if text.len() as u64 > MAX_FILE {
             return Err(ConfigError::TooLarge { path: file });
         }
-        RawConfig::parse(&text).map_err(|(message, hint)| ConfigError::Parse { path: file, message, hint })
+        RawConfig::parse(&text).map_err(|mistake| ConfigError::Mistake { path: file, mistake })
     }
 
-    /// The message has line, column and the line itself; the hint is the nearest key, for an unknown one.
-    pub(crate) fn parse(text: &str) -> Result<RawConfig, (String, Option<String>)> {
-        toml::from_str(text).map_err(|error| {
-            let unknown = error.message().strip_prefix("unknown field `").and_then(|rest| rest.split('`').next());
-            let hint = unknown.and_then(|key| {
-                let near = |known: &&str| strsim::jaro_winkler(known, &key.replace('-', "_"));
-                KEYS.iter().copied().filter(|known| near(known) > 0.8).max_by(|a, b| near(a).total_cmp(&near(b)))
-            });
-            (error.to_string(), hint.map(str::to_owned))
-        })
+    /// What a file says.
+    ///
+    /// # Errors
+    /// The first mistake in it: where it is, and what would be right.
+    pub(crate) fn parse(text: &str) -> Result<RawConfig, Mistake> {
+        mistakes::first(text).map_or(Ok(()), Err)?;
+        toml::from_str(text).map_err(|error| Mistake::of(text, &error))
     }
 
     /// `self` where it says something, else `other`.
@@ -341,84 +334,6 @@ impl RawConfig {
             data: self.data.or(other.data),
             presets: if self.presets.is_empty() { other.presets } else { self.presets },
         }
-    }
-
-    /// Checks everything that can be checked without the model.
-    pub fn check(self) -> Result<Config, ConfigError> {
-        let sampling = self.sampling()?;
-        let engine = self.engine()?;
-        let screen = self.screen()?;
-        let presets = crate::presets::check(self.presets, &sampling)?;
-        Ok(Config {
-            model: self.model,
-            engine,
-            record: self.record,
-            sampling,
-            presets,
-            seed: self.seed,
-            system: self.system,
-            screen,
-            history: self.history.unwrap_or(true),
-            data: self.data,
-        })
-    }
-    fn sampling(&self) -> Result<SamplingParams, ConfigError> {
-        let defaults = SamplingParams::default();
-        let sampling = SamplingParams {
-            temperature: self.temperature.unwrap_or(defaults.temperature),
-            top_k: self.top_k.unwrap_or(defaults.top_k),
-            top_p: self.top_p.unwrap_or(defaults.top_p),
-            min_p: self.min_p.unwrap_or(defaults.min_p),
-            repetition_penalty: self.repetition_penalty.unwrap_or(defaults.repetition_penalty),
-            max_tokens: self.max_tokens.unwrap_or(defaults.max_tokens),
-            seed: 0,
-            stop: self.stop.clone().unwrap_or_default(),
-            ignore_eos: false,
-        };
-        sampling.check()?;
-        Ok(sampling)
-    }
-
-    fn engine(&self) -> Result<EngineConfig, ConfigError> {
-        let device = self.device.as_deref().map_or(Ok(DeviceChoice::Cpu), parse_device)?;
-        Ok(EngineConfig {
-            device,
-            threads: in_range("threads", self.threads.unwrap_or_else(crate::machine::default_threads), 1, 256)?,
-            kv_memory: kv_budget(self.kv_memory.as_deref(), self.memory_utilization, device)?,
-            kv_type: self.kv_type.as_deref().map_or(Ok(KvType::default()), |text| parse_kv_type(text, device))?,
-            max_num_seqs: self.max_num_seqs.map(|value| in_range("max_num_seqs", value, 1, 1024)).transpose()?,
-            max_num_batched_tokens: self
-                .max_num_batched_tokens
-                .map(|value| in_range("max_num_batched_tokens", value, 1, 1 << 20))
-                .transpose()?,
-            prefill_chunk: self.prefill_chunk.map(|value| in_range("prefill_chunk", value, 1, 1 << 20)).transpose()?,
-            max_model_len: self.max_model_len.map(|value| in_range("max_model_len", value, 2, 1 << 24)).transpose()?,
-            max_waiting: in_range("max_waiting", self.max_waiting.unwrap_or(64), 1, 65_536)?,
-            policy: self.policy.as_deref().map_or(Ok(Policy::default()), parse_policy)?,
-            mode: self.batching.as_deref().map_or(Ok(Mode::default()), parse_batching)?,
-            prefix_cache: self.prefix_cache.unwrap_or(true),
-            target_itl: self.target_itl.as_deref().map(parse_time).transpose()?,
-            watermark: self.watermark.map(|value| in_range("watermark", value, 0, 1 << 20)).transpose()?,
-        })
-    }
-
-    fn screen(&self) -> Result<ScreenConfig, ConfigError> {
-        Ok(ScreenConfig {
-            panes_asked: self.panes.is_some() || self.names.is_some(),
-            panes: in_range("panes", self.panes.unwrap_or(4), 1, 16)?,
-            names: self.names.clone().unwrap_or_default(),
-            pace: self.pace.as_deref().map_or(Ok(PaceChoice::Auto), parse_pace)?,
-            fps: in_range("fps", self.fps.unwrap_or(30) as usize, 1, 120)? as u32,
-            theme: self.theme.as_deref().map_or(Ok(ThemeChoice::Auto), screen::parse_theme)?,
-            lang: self.lang.as_deref().map(screen::parse_lang).transpose()?,
-            ascii: self.ascii.unwrap_or(false),
-            readonly: self.readonly.unwrap_or(false),
-            mouse: self.mouse.unwrap_or(false),
-            bots: in_range("bots", self.bots.unwrap_or(0), 0, crate::ui::bots::MAX_BOTS)?,
-            bots_pause: self.bots_pause.as_deref().map(screen::parse_pause).transpose()?,
-            bots_load: self.bots_load.as_deref().map_or(Ok(Load::default()), screen::parse_load)?,
-            keys: screen::parse_keys(self.keys.clone().unwrap_or_default())?,
-        })
     }
 }
 
@@ -484,107 +399,6 @@ pub enum DeviceChoice {
     Cuda,
     /// Tensor operations on the GPU of a Mac.
     Metal,
-}
-
-fn in_range(key: &'static str, value: usize, low: usize, high: usize) -> Result<usize, ConfigError> {
-    if (low..=high).contains(&value) {
-        Ok(value)
-    } else {
-        Err(ConfigError::Value { key, value: value.to_string(), wanted: format!("it must be from {low} to {high}") })
-    }
-}
-
-fn parse_kv_type(text: &str, device: DeviceChoice) -> Result<KvType, ConfigError> {
-    let wrong = |wanted: &str| ConfigError::Value { key: "kv_type", value: text.to_owned(), wanted: wanted.to_owned() };
-    match text.parse() {
-        Ok(KvType::Q8_0 | KvType::F16) if device != DeviceChoice::Cpu => {
-            Err(wrong("tensor operations keep f32: leave it out, or use --device cpu"))
-        }
-        Ok(kind) => Ok(kind),
-        Err(_) => Err(wrong("it must be f16, q8_0 or f32")),
-    }
-}
-
-fn kv_budget(bytes: Option<&str>, share: Option<f64>, device: DeviceChoice) -> Result<KvBudget, ConfigError> {
-    let wrong = |share: f64, wanted: &str| {
-        Err(ConfigError::Value { key: "memory_utilization", value: share.to_string(), wanted: wanted.to_owned() })
-    };
-    match (bytes, share) {
-        (None, None) => Ok(KvBudget::Seats),
-        (Some(_), Some(_)) => Err(ConfigError::TwoBudgets),
-        (Some(bytes), None) => Ok(KvBudget::Bytes(parse_size(bytes)?)),
-        (None, Some(share)) if !(share > 0.0 && share <= 1.0) => wrong(share, "it must be above 0 and at most 1"),
-        (None, Some(share)) => match device {
-            DeviceChoice::Cpu | DeviceChoice::Candle => Ok(KvBudget::ShareOfFree(share)),
-            DeviceChoice::Cuda | DeviceChoice::Metal => {
-                wrong(share, "it is a share of main memory: with this device, give kv_memory")
-            }
-        },
-    }
-}
-
-/// `512MiB`, `1.5GB`, `4096`: binary units with an i, decimal ones without.
-pub(crate) fn parse_size(text: &str) -> Result<u64, ConfigError> {
-    let error = || ConfigError::Value {
-        key: "kv_memory",
-        value: text.to_owned(),
-        wanted: "it must be a size such as 512MiB, 1.5GB or 4096 (bytes)".into(),
-    };
-    let compact = text.trim().to_ascii_lowercase();
-    let split = compact.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(compact.len());
-    let (number, unit) = compact.split_at(split);
-    let factor: u64 = match unit.trim() {
-        "" | "b" => 1,
-        "kib" | "k" => 1 << 10,
-        "mib" | "m" => 1 << 20,
-        "gib" | "g" => 1 << 30,
-        "tib" | "t" => 1 << 40,
-        "kb" => 1_000,
-        "mb" => 1_000_000,
-        "gb" => 1_000_000_000,
-        "tb" => 1_000_000_000_000,
-        _ => return Err(error()),
-    };
-    let bytes = number.parse::<f64>().map_err(|_| error())? * factor as f64;
-    if bytes >= 1.0 && bytes < (1u64 << 60) as f64 { Ok(bytes as u64) } else { Err(error()) }
-}
-
-pub(crate) fn parse_policy(text: &str) -> Result<Policy, ConfigError> {
-    let wanted = || "it must be fcfs, fair or priority".into();
-    let known = [Policy::Fcfs, Policy::Fair, Policy::Priority].into_iter().find(|policy| policy.to_string() == text);
-    known.ok_or_else(|| ConfigError::Value { key: "policy", value: text.to_owned(), wanted: wanted() })
-}
-
-pub(crate) fn parse_batching(text: &str) -> Result<Mode, ConfigError> {
-    let wanted = || "it must be continuous or static".into();
-    let known = [Mode::Continuous, Mode::Static].into_iter().find(|mode| mode.to_string() == text);
-    known.ok_or_else(|| ConfigError::Value { key: "batching", value: text.to_owned(), wanted: wanted() })
-}
-
-/// `25ms`, `0.025s`.
-pub(crate) fn parse_time(text: &str) -> Result<Duration, ConfigError> {
-    let seconds = |number: &str, unit: f64| number.trim().parse::<f64>().ok().map(|number| number * unit);
-    let time = match text.trim().strip_suffix("ms") {
-        Some(number) => seconds(number, 1e-3),
-        None => text.trim().strip_suffix('s').and_then(|number| seconds(number, 1.0)),
-    };
-    let wanted = || "it must be a time from 0.1ms to 60s, such as 25ms".into();
-    let known = time.filter(|time| (1e-4..=60.0).contains(time)).map(Duration::from_secs_f64);
-    known.ok_or_else(|| ConfigError::Value { key: "target_itl", value: text.to_owned(), wanted: wanted() })
-}
-
-fn parse_device(text: &str) -> Result<DeviceChoice, ConfigError> {
-    match text {
-        "cpu" => Ok(DeviceChoice::Cpu),
-        "candle" => Ok(DeviceChoice::Candle),
-        "cuda" => Ok(DeviceChoice::Cuda),
-        "metal" => Ok(DeviceChoice::Metal),
-        other => Err(ConfigError::Value {
-            key: "device",
-            value: other.to_owned(),
-            wanted: "it must be cpu, candle, cuda or metal".into(),
-        }),
-    }
 }
 
 #[cfg(test)]

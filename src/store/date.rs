@@ -16,6 +16,11 @@ pub fn date(unix_ms: i64) -> String {
     }
 }
 
+/// `17:05` of the same.
+pub fn clock_time(unix_ms: i64) -> String {
+    date(unix_ms).rsplit(' ').next().unwrap_or_default().to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -170,7 +170,21 @@ fn outgoing(stored: &Stored) -> Conversation {
 /// The whole tree of each, to be taken in again.
 pub fn to_json(stored: &[Stored]) -> Result<String, serde_json::Error> {
     let conversations = stored.iter().map(outgoing).collect();
-    serde_json::to_string_pretty(&File { batchroom_conversations: EXPORT_VERSION, conversations })
+    serde_json::to_string_pretty(&File { batchroom_conversations: EXPORT_VERSION, conversations }).map(|text| escaped(&text))
+}
+
+/// JSON whose texts command no terminal: what is no sign of its own is written as `\u009b`, and means the same.
+pub fn escaped(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for letter in json.chars() {
+        match letter {
+            // JSON has none of these inside texts, and outside they are its own layout.
+            '\n' | '\t' => out.push(letter),
+            letter if crate::text::visible(letter) == Some(letter) => out.push(letter),
+            letter => letter.encode_utf16(&mut [0; 2]).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}"))),
+        }
+    }
+    out
 }
 
 /// What a file has, checked: nothing is believed.
@@ -198,6 +212,18 @@ pub fn from_json(text: &str) -> Result<Vec<Stored>, ImportError> {
     }
     let incoming = |(at, conversation)| incoming(conversation).map_err(|what| ImportError::Conversation { number: at + 1, what });
     file.conversations.into_iter().enumerate().map(incoming).collect()
+}
+
+/// Times are of the years 1 to 9999: no others can be written as dates.
+fn in_range(what: &str, unix_ms: i64) -> Result<(), String> {
+    const FIRST: i64 = -62_135_596_800_000;
+    const LAST: i64 = 253_402_300_799_999;
+    match (FIRST..=LAST).contains(&unix_ms) {
+        true => Ok(()),
+        false => {
+            Err(format!("the time when {what} is {unix_ms}: it must be in milliseconds since 1970, of a year from 1 to 9999"))
+        }
+    }
 }
 
 fn incoming(conversation: Conversation) -> Result<Stored, String> {
@@ -230,6 +256,7 @@ fn incoming(conversation: Conversation) -> Result<Stored, String> {
         if message.text.len() > TEXT_MAX / 2 {
             return Err(format!("message {} is longer than {} MiB", message.node, TEXT_MAX >> 21));
         }
+        in_range(&format!("message {} was written", message.node), message.created_unix_ms)?;
         messages.push(StoredMessage {
             node: message.node,
             parent: message.parent,
@@ -244,6 +271,8 @@ fn incoming(conversation: Conversation) -> Result<Stored, String> {
         });
     }
     let first = messages.iter().find(|message| message.role == Role::User);
+    in_range("it began", conversation.created_unix_ms)?;
+    in_range("it was changed last", conversation.updated_unix_ms)?;
     let title = match conversation.title.is_empty() {
         true => first.map(|message| writes::title(&message.text)).unwrap_or_default(),
         false => conversation.title,
@@ -286,5 +315,6 @@ pub fn to_markdown(stored: &Stored) -> String {
             out.push_str(&format!("\n*{note}*\n"));
         }
     }
-    out
+    // To be read, on a terminal too.
+    crate::text::printable(&out)
 }

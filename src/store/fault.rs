@@ -21,6 +21,11 @@ pub enum Fault {
         found: i64,
         known: i64,
     },
+    /// Made by an earlier version, and only to be read.
+    Older {
+        found: i64,
+        known: i64,
+    },
     Damaged(String),
     /// One conversation is; the rest may be well.
     Broken {
@@ -105,6 +110,10 @@ impl StoreError {
             Fault::Foreign => lang.fill("{} is not a database of batchroom: name another place with --data", &[path]),
             Fault::Newer { found, known } => lang.fill(
                 "{} was written by a newer batchroom (its format is {}, this one knows {}): use that, or another --data",
+                &[path, found, known],
+            ),
+            Fault::Older { found, known } => lang.fill(
+                "{} was written by an older batchroom (its format is {}, this one writes {}): open it once without --readonly",
                 &[path, found, known],
             ),
             Fault::Damaged(what) => {

@@ -3,6 +3,8 @@
 //! nothing is written.
 
 use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -11,10 +13,14 @@ use tokio::sync::watch;
 
 use super::session::Session;
 use super::writes::{Known, Write};
-use super::{Store, StoreError};
+use super::{Missing, Store, StoreError};
 
 /// The longest that something new waits for its transaction.
 const EVERY: Duration = Duration::from_millis(250);
+/// How often is looked whether the file is still the one at its place, while nothing is new.
+const LOOK: Duration = Duration::from_secs(3);
+/// What waits for longer than this is late.
+const LATE: Duration = Duration::from_millis(1500);
 /// How long is waited before a lock or a full disk is tried again.
 const AGAIN: Duration = Duration::from_secs(2);
 /// Bytes that may wait while nothing can be written.
@@ -29,6 +35,9 @@ pub enum Keeping {
     Waiting(Arc<StoreError>),
     /// Nothing more is kept.
     Ended(Arc<StoreError>),
+    /// The file was removed, or another is in its place: there is a fresh session in the one that is there now, and what comes
+    /// after [`Write::Anew`] is written to that. What is said before is dropped.
+    Moved,
 }
 
 #[derive(Debug)]
@@ -41,6 +50,10 @@ struct Queue {
     over: bool,
     /// Nothing is taken any more.
     closed: bool,
+    /// Since when something waits that is not on disk.
+    since: Option<Instant>,
+    /// When all of it was on disk last: milliseconds since 1970.
+    until: Option<i64>,
     /// Transactions are numbered: what was taken in, and what is on disk.
     taken: u64,
     written: u64,
@@ -89,17 +102,30 @@ pub struct Keeper {
     desk: Arc<Desk>,
     news: watch::Receiver<Keeping>,
     thread: Option<JoinHandle<()>>,
-    session: i64,
+    session: Arc<AtomicI64>,
 }
 
 impl Keeper {
     /// Takes the database and the session over. `known`: the conversations that are open already.
     pub fn start(store: Store, session: Session, known: Known) -> std::io::Result<Keeper> {
-        let queue = Queue { writes: VecDeque::new(), bytes: 0, hurry: false, over: false, closed: false, taken: 0, written: 0 };
+        let queue = Queue {
+            writes: VecDeque::new(),
+            bytes: 0,
+            hurry: false,
+            over: false,
+            closed: false,
+            since: None,
+            until: None,
+            taken: 0,
+            written: 0,
+        };
         let desk = Arc::new(Desk { queue: Mutex::new(queue), changed: Condvar::new() });
         let (say, news) = watch::channel(Keeping::Well);
-        let id = session.id;
-        let mut writer = Writer { desk: desk.clone(), store, session, known, say };
+        let id = Arc::new(AtomicI64::new(session.id));
+        let path = store.path().to_owned();
+        let place = Place::of(&path);
+        let open = Some((store, session));
+        let mut writer = Writer { desk: desk.clone(), path, place, open, number: id.clone(), known, say, anew: false };
         let thread = std::thread::Builder::new().name("store".into()).spawn(move || writer.run())?;
         Ok(Keeper { desk, news, thread: Some(thread), session: id })
     }
@@ -110,6 +136,7 @@ impl Keeper {
         if queue.closed {
             return;
         }
+        queue.since.get_or_insert_with(Instant::now);
         queue.bytes += write.bytes();
         match (queue.writes.back_mut(), write) {
             (Some(Write::Text { chat, node, text }), Write::Text { chat: same, node: one, text: more })
@@ -135,7 +162,18 @@ impl Keeper {
     }
 
     pub fn session(&self) -> i64 {
-        self.session
+        self.session.load(Ordering::SeqCst)
+    }
+
+    /// Whether something of what was said is not on disk though it should be by now.
+    pub fn is_late(&self) -> bool {
+        let queue = self.desk.lock();
+        queue.closed || queue.since.is_some_and(|since| since.elapsed() >= LATE)
+    }
+
+    /// When all that was said was on disk last, in milliseconds since 1970. None: never since this began.
+    pub fn kept_until(&self) -> Option<i64> {
+        self.desk.lock().until
     }
 
     /// Waits until all that was said is on disk, at most so long. False: it is not.
@@ -171,28 +209,75 @@ impl Drop for Keeper {
     }
 }
 
+/// Which file is at a path, and which is its log of changes: they can be removed, or replaced, while they are open.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Place {
+    file: Option<(u64, u64)>,
+    log: Option<(u64, u64)>,
+}
+
+impl Place {
+    fn of(path: &Path) -> Place {
+        Place { file: identity(path), log: identity(&beside(path, "-wal")) }
+    }
+}
+
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    PathBuf::from(name)
+}
+
+#[cfg(unix)]
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
+}
+
+#[cfg(not(unix))]
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    path.exists().then_some((0, 0))
+}
+
 struct Writer {
     desk: Arc<Desk>,
-    store: Store,
-    session: Session,
+    path: PathBuf,
+    place: Place,
+    /// None only while another file is opened in place of one that has gone.
+    open: Option<(Store, Session)>,
+    /// The session's number, for whoever asks questions of its own.
+    number: Arc<AtomicI64>,
     known: Known,
     say: watch::Sender<Keeping>,
+    /// What is said belongs to a file that has gone, until all is said anew.
+    anew: bool,
 }
 
 impl Writer {
     fn run(&mut self) {
         let mut batch = Vec::new();
         while self.gather(&mut batch) {
-            if !self.put(&batch) {
+            if self.is_moved() && !self.open_again() {
+                return;
+            }
+            if !self.put(&mut batch) {
                 return;
             }
             batch.clear();
-            self.desk.lock().written += 1;
+            let mut queue = self.desk.lock();
+            queue.written += 1;
+            queue.since = (!queue.writes.is_empty()).then(Instant::now);
+            // What was dropped is said again, and is not there yet.
+            if !self.anew {
+                queue.until = Some(super::now());
+            }
+            drop(queue);
             self.desk.changed.notify_all();
         }
     }
 
-    /// Waits for something new, and then a moment for more of it. False: all is written, and the screen has ended.
+    /// Waits for something new, and then a moment for more of it; now and then there is nothing, and the file is looked for.
+    /// False: all is written, and the screen has ended.
     fn gather(&mut self, batch: &mut Vec<Write>) -> bool {
         let mut queue = self.desk.lock();
         while queue.writes.is_empty() {
@@ -200,7 +285,12 @@ impl Writer {
                 return false;
             }
             queue.hurry = false;
-            queue = self.desk.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            let (next, waited) = self.desk.changed.wait_timeout(queue, LOOK).unwrap_or_else(PoisonError::into_inner);
+            queue = next;
+            if waited.timed_out() && queue.writes.is_empty() && self.is_moved() {
+                queue.taken += 1;
+                return true;
+            }
         }
         let due = Instant::now() + EVERY;
         while !queue.hurry && !queue.over {
@@ -216,11 +306,57 @@ impl Writer {
         true
     }
 
-    /// One transaction, tried again as long as it may help. False: it never will, or the screen has ended.
-    fn put(&mut self, batch: &[Write]) -> bool {
+    fn is_moved(&self) -> bool {
+        identity(&self.path) != self.place.file
+    }
+
+    /// Opens what is at the path now, or makes it, and begins a session there; then all is to be said anew. False: it cannot be
+    /// had, or the screen has ended.
+    fn open_again(&mut self) -> bool {
+        tracing::warn!(path = %self.path.display(), "the database was removed or replaced");
+        self.open = None;
+        // What is left of the old file's log would be read as a part of the new one.
+        if self.place.log.is_some() && identity(&beside(&self.path, "-wal")) == self.place.log {
+            let _ = std::fs::remove_file(beside(&self.path, "-wal"));
+            let _ = std::fs::remove_file(beside(&self.path, "-shm"));
+        }
         loop {
-            let error = match self.store.write(self.session.id, &mut self.known, batch) {
+            let opened = Store::open(&self.path, Missing::Create).and_then(|mut store| {
+                let session = store.open_session(true)?;
+                Ok((store, session))
+            });
+            match opened {
+                Ok((store, session)) => {
+                    self.number.store(session.id, Ordering::SeqCst);
+                    self.place = Place::of(&self.path);
+                    self.open = Some((store, session));
+                    self.known.clear();
+                    self.anew = true;
+                    self.say.send_replace(Keeping::Moved);
+                    return true;
+                }
+                Err(error) => {
+                    if !self.goes_on(error) {
+                        return false;
+                    }
+                }
+            }
+        }
+    }
+
+    /// One transaction, tried again as long as it may help. False: it never will, or the screen has ended.
+    fn put(&mut self, batch: &mut Vec<Write>) -> bool {
+        if self.anew {
+            // Said before it was known that the file has gone.
+            let Some(at) = batch.iter().rposition(|write| *write == Write::Anew) else { return true };
+            batch.drain(..=at);
+            self.anew = false;
+        }
+        loop {
+            let Some((store, session)) = &mut self.open else { return false };
+            let error = match store.write(session.id, &mut self.known, batch) {
                 Ok(()) => {
+                    self.place.log = identity(&beside(&self.path, "-wal"));
                     if !matches!(*self.say.borrow(), Keeping::Well) {
                         self.say.send_replace(Keeping::Well);
                     }
@@ -228,21 +364,33 @@ impl Writer {
                 }
                 Err(error) => error,
             };
-            tracing::warn!(%error, "nothing is written");
-            let mut queue = self.desk.lock();
-            if !error.may_pass() || queue.over || queue.bytes > WAITING_MAX {
-                queue.closed = true;
-                queue.writes.clear();
-                drop(queue);
-                self.desk.changed.notify_all();
-                self.say.send_replace(Keeping::Ended(Arc::new(error)));
+            if self.is_moved() {
+                // It went away in the middle of it.
+                return self.open_again();
+            }
+            if !self.goes_on(error) {
                 return false;
             }
-            drop(queue);
-            self.say.send_replace(Keeping::Waiting(Arc::new(error)));
-            let queue = self.desk.lock();
-            let wait = self.desk.changed.wait_timeout_while(queue, AGAIN, |queue| !queue.over);
-            drop(wait);
         }
+    }
+
+    /// Says what is wrong, and waits a while if that may help. False: nothing more is kept.
+    fn goes_on(&self, error: StoreError) -> bool {
+        tracing::warn!(%error, "nothing is written");
+        let mut queue = self.desk.lock();
+        if !error.may_pass() || queue.over || queue.bytes > WAITING_MAX {
+            queue.closed = true;
+            queue.writes.clear();
+            drop(queue);
+            self.desk.changed.notify_all();
+            self.say.send_replace(Keeping::Ended(Arc::new(error)));
+            return false;
+        }
+        drop(queue);
+        self.say.send_replace(Keeping::Waiting(Arc::new(error)));
+        let queue = self.desk.lock();
+        let wait = self.desk.changed.wait_timeout_while(queue, AGAIN, |queue| !queue.over);
+        drop(wait);
+        true
     }
 }

@@ -23,8 +23,8 @@ use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags};
 
-pub use date::date;
-pub use exchange::{EXPORT_VERSION, ImportError, from_json, to_json, to_markdown};
+pub use date::{clock_time, date};
+pub use exchange::{EXPORT_VERSION, ImportError, escaped, from_json, to_json, to_markdown};
 pub use fault::{Fault, StoreError};
 pub use keeper::{Flusher, Keeper, Keeping};
 pub use reads::{LIST_MAX, Line, Stored, StoredMessage};
@@ -116,6 +116,22 @@ impl Store {
         Ok(Store { path: path.to_owned(), db, clock })
     }
 
+    /// Opens a database to read from, and nothing else: no table of it is changed, none is made.
+    ///
+    /// # Errors
+    /// As `open`; and when it is of an older format, which only writing could bring up to date.
+    pub fn open_to_read(path: &Path) -> Result<Store, StoreError> {
+        let fail = |fault| StoreError::new(path, fault);
+        if !path.exists() {
+            return Err(fail(Fault::Missing));
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_EXRESCODE;
+        let mut db = Connection::open_with_flags(path, flags).map_err(|source| StoreError::of(path, source))?;
+        let clock = Arc::new(Clock::new());
+        bound(&mut db, clock.clone()).and_then(|()| schema::is_up_to_date(&db)).map_err(fail)?;
+        Ok(Store { path: path.to_owned(), db, clock })
+    }
+
     /// The connection, for the next statement: each has its own time.
     fn db(&self) -> &Connection {
         self.clock.restart();
@@ -182,7 +198,7 @@ fn prepare(path: &Path) -> std::io::Result<()> {
 }
 
 /// Bounds first, before anything of the file is looked at.
-fn set_up(db: &mut Connection, clock: Arc<Clock>) -> Result<(), Fault> {
+fn bound(db: &mut Connection, clock: Arc<Clock>) -> Result<(), Fault> {
     db.busy_timeout(BUSY)?;
     db.set_limit(Limit::SQLITE_LIMIT_LENGTH, TEXT_MAX as i32)?;
     db.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
@@ -192,6 +208,12 @@ fn set_up(db: &mut Connection, clock: Arc<Clock>) -> Result<(), Fault> {
     db.pragma_update(None, "cell_size_check", true)?;
     db.pragma_update(None, "mmap_size", 0)?;
     db.pragma_update(None, "foreign_keys", true)?;
+    // No statement goes on for longer than [`LONGEST`].
+    Ok(db.progress_handler(LOOK, Some(move || clock.is_over()))?)
+}
+
+fn set_up(db: &mut Connection, clock: Arc<Clock>) -> Result<(), Fault> {
+    bound(db, clock)?;
     // WAL: a reader never waits, and a program that is killed leaves a whole database. FULL in place of NORMAL: the log is
     // synced with each transaction (four a second at most, and only while something is new), or a power cut could take
     // more than the last second.
@@ -200,6 +222,5 @@ fn set_up(db: &mut Connection, clock: Arc<Clock>) -> Result<(), Fault> {
         tracing::warn!(mode, "the database is not in WAL mode");
     }
     db.pragma_update(None, "synchronous", "FULL")?;
-    // No statement goes on for longer than [`LONGEST`].
-    Ok(db.progress_handler(LOOK, Some(move || clock.is_over()))?)
+    Ok(())
 }

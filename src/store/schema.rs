@@ -85,6 +85,18 @@ pub fn bring_up_to_date(db: &mut Connection) -> Result<(), Fault> {
     compare(db)
 }
 
+/// Whether it can be read as it is; nothing is changed.
+pub fn is_up_to_date(db: &Connection) -> Result<(), Fault> {
+    let found = version(db)?;
+    let application: i64 = db.query_row("SELECT application_id FROM pragma_application_id", [], |row| row.get(0))?;
+    match found {
+        _ if application != APPLICATION || found < 1 => Err(Fault::Foreign),
+        newer if newer > VERSION => Err(Fault::Newer { found, known: VERSION }),
+        older if older < VERSION => Err(Fault::Older { found, known: VERSION }),
+        _ => compare(db),
+    }
+}
+
 fn version(db: &Connection) -> Result<i64, Fault> {
     Ok(db.query_row("PRAGMA user_version", [], |row| row.get(0))?)
 }

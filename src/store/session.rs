@@ -126,6 +126,15 @@ impl Store {
         Ok(session)
     }
 
+    /// The panes of the newest session, and which of them had the focus; nothing is opened, nobody else is in the way.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    #[allow(clippy::type_complexity, reason = "a list and a number")]
+    pub fn newest_panes(&self) -> Result<(Vec<(Option<i64>, PaneRow)>, usize), StoreError> {
+        self.newest()?.map_or(Ok((Vec::new(), 0)), |id| self.panes_of(id))
+    }
+
     fn no_hold(&self, error: std::io::Error) -> StoreError {
         StoreError::new(&self.path, super::Fault::Folder(error))
     }

@@ -42,6 +42,8 @@ pub enum Write {
     Remove { chat: u64, node: u32 },
     /// The end of the path that is shown.
     Leaf { chat: u64, leaf: Option<u32> },
+    /// What follows is everything that the screen has: the file is another than before.
+    Anew,
     /// All panes as they are now, left to right.
     Panes { focus: usize, model: String, rows: Vec<PaneRow> },
 }
@@ -57,7 +59,7 @@ impl Write {
             Write::Text { text, .. } => text.len(),
             Write::End { note, figures, .. } => long(note) + long(figures),
             Write::Resume { model, sampling, .. } => long(model) + long(sampling),
-            Write::Known { .. } | Write::Close { .. } | Write::Remove { .. } | Write::Leaf { .. } => 0,
+            Write::Anew | Write::Known { .. } | Write::Close { .. } | Write::Remove { .. } | Write::Leaf { .. } => 0,
             Write::Panes { rows, .. } => rows.iter().map(PaneRow::bytes).sum(),
         }
     }
@@ -99,6 +101,8 @@ fn apply(db: &Connection, session: i64, known: &mut Known, write: &Write, now: i
         Write::Known { chat, id } => {
             known.insert(*chat, *id);
         }
+        // The thread that writes has taken it in.
+        Write::Anew => {}
         Write::Close { chat } => {
             if let Some(id) = known.remove(chat) {
                 let sql = "UPDATE messages SET state = 'cut' WHERE conversation = ? AND state = 'streaming'";
@@ -159,7 +163,7 @@ fn message(db: &Connection, id: i64, write: &Write, now: i64) -> rusqlite::Resul
         Write::Leaf { leaf, .. } => {
             db.prepare_cached("UPDATE conversations SET leaf = ? WHERE id = ?")?.execute(params![leaf, id])?;
         }
-        Write::Begin { .. } | Write::Known { .. } | Write::Close { .. } | Write::Panes { .. } => {}
+        Write::Anew | Write::Begin { .. } | Write::Known { .. } | Write::Close { .. } | Write::Panes { .. } => {}
     }
     Ok(())
 }

@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 
 use super::keep::{Back, Keep, OldPane};
+use super::keeping::Unkept;
 use super::seek::Seek;
 use super::state::State;
 use super::update::Msg;
@@ -34,9 +36,15 @@ pub struct Desk {
     old: Option<Old>,
     /// Nothing is to be kept, and that is to be said.
     off: bool,
+    /// What was kept is to be read, and nothing to be written.
+    reading: bool,
+    /// Everything is to be told once more: the file is another.
+    anew: bool,
     /// Why nothing is kept, when it was to be.
     fault: Option<Arc<StoreError>>,
     seek: Arc<Seek>,
+    /// Files that are being written.
+    exports: Arc<AtomicUsize>,
     answers: mpsc::Receiver<Msg>,
     answer: mpsc::Sender<Msg>,
 }
@@ -60,8 +68,11 @@ impl Desk {
             keep: Keep::default(),
             old: None,
             off: false,
+            reading: false,
+            anew: false,
             fault: None,
             seek: Arc::default(),
+            exports: Arc::default(),
             answers,
             answer,
         }
@@ -70,6 +81,23 @@ impl Desk {
     /// The same, because the person wants it so.
     pub fn off() -> Desk {
         Desk { off: true, ..Desk::none() }
+    }
+
+    /// The last session (unless a `fresh` one is wanted) and all earlier ones to be read, and nothing to be written.
+    pub fn to_read(path: PathBuf, fresh: bool) -> Desk {
+        let read = || -> Result<Old, StoreError> {
+            let store = Store::open_to_read(&path)?;
+            let (rows, focus) = if fresh { (Vec::new(), 0) } else { store.newest_panes()? };
+            let panes = rows.into_iter().map(|(id, row)| OldPane { row, chat: id.map(|id| store.load(id)) }).collect();
+            Ok(Old { panes, focus, other: false })
+        };
+        let desk = Desk { reading: true, ..Desk::none() };
+        match read() {
+            Ok(old) => Desk { old: Some(old), path: Some(path), ..desk },
+            // There is nothing yet, and that is no fault of anybody's.
+            Err(StoreError { fault: crate::store::Fault::Missing, .. }) => desk,
+            Err(error) => Desk { fault: Some(Arc::new(error)), ..desk },
+        }
     }
 
     /// Opens the store, and the last session unless a `fresh` one is wanted. Waits for the disk, and for a lock as long as is
@@ -104,10 +132,16 @@ impl Desk {
     pub fn begin(&mut self, state: &mut State, least: usize) {
         let theme = state.options.theme;
         state.kept = self.keeper.is_some();
+        state.readable = self.path.is_some();
+        if let Some(fault) = self.fault.take().filter(|_| self.reading) {
+            return state.complain(fault.words(theme.lang()));
+        }
         if let Some(fault) = self.fault.take() {
+            state.unkept = Some(Unkept::Never);
             return state.complain(say!(theme, "{}. Nothing of this session is kept.", fault.words(theme.lang())));
         }
         if self.off {
+            state.unkept = Some(Unkept::Off);
             return state.say(theme.tr("history is off: nothing of this session is kept"));
         }
         let Some(old) = self.old.take() else { return };
@@ -124,7 +158,10 @@ impl Desk {
             }
             let panes =
                 theme.plural(many, "{} pane of the last session is open again", "{} panes of the last session are open again");
-            state.say(say!(theme, "{} (--new begins afresh)", panes));
+            match self.reading {
+                true => state.say(say!(theme, "{} (to read only: nothing is sent or changed)", panes)),
+                false => state.say(say!(theme, "{} (--new begins afresh)", panes)),
+            }
         } else if old.other {
             state.say(theme.tr("another batchroom has the last session open: this is a new one"));
         }
@@ -138,9 +175,21 @@ impl Desk {
 
     /// Sends off whatever has changed.
     pub fn keep(&mut self, state: &mut State) {
-        match self.keeper {
-            Some(_) => {
-                let writes = self.keep.writes(state);
+        match &self.keeper {
+            Some(keeper) => {
+                let writes = match std::mem::take(&mut self.anew) {
+                    true => self.keep.anew(state),
+                    false => self.keep.writes(state),
+                };
+                // As it is now, whoever asks next.
+                let until = || keeper.kept_until().map(crate::store::clock_time);
+                state.unkept = match &state.unkept {
+                    Some(Unkept::Ended(None)) => Some(Unkept::Ended(until())),
+                    Some(Unkept::Late(None)) => Some(Unkept::Late(until())),
+                    None if keeper.is_late() => Some(Unkept::Late(until())),
+                    Some(Unkept::Late(_)) if !keeper.is_late() => None,
+                    other => other.clone(),
+                };
                 writes.into_iter().for_each(|write| self.write(write));
             }
             None => drop(state.take_changes()),
@@ -152,7 +201,11 @@ impl Desk {
         let changed = async {
             match &mut self.news {
                 Some(news) => match news.changed().await {
-                    Ok(()) => Msg::Keeping(news.borrow_and_update().clone()),
+                    Ok(()) => {
+                        let keeping = news.borrow_and_update().clone();
+                        self.anew |= matches!(keeping, Keeping::Moved);
+                        Msg::Keeping(keeping)
+                    }
                     Err(_) => std::future::pending().await,
                 },
                 None => std::future::pending().await,
@@ -170,10 +223,10 @@ impl Desk {
         if !self.seek.ask(text) {
             return;
         }
-        let (answer, seek) = (self.answer.clone(), self.seek.clone());
+        let (answer, seek, reading) = (self.answer.clone(), self.seek.clone(), self.reading);
         tokio::task::spawn_blocking(move || {
             while let Some(text) = seek.next() {
-                let found = look(&path, &text, &seek).map_err(Arc::new);
+                let found = look(&path, &text, &seek, reading).map_err(Arc::new);
                 if !seek.is_late() {
                     let _ = answer.blocking_send(Msg::Chats { text, found });
                 }
@@ -183,6 +236,15 @@ impl Desk {
 
     /// Brings a conversation for a person's pane. One that another program has open comes as a copy.
     pub fn fetch(&mut self, user: UserId, id: i64) {
+        if let (Some(path), true) = (self.path.clone(), self.reading) {
+            let answer = self.answer.clone();
+            tokio::task::spawn_blocking(move || {
+                let chat = Store::open_to_read(&path).and_then(|store| store.load(id)).map_err(Arc::new);
+                let opened = chat.map(|chat| Box::new(Opened::Taken { chat, copy: false }));
+                let _ = answer.blocking_send(Msg::ChatOpened { user, opened });
+            });
+            return;
+        }
         let (Some(path), Some(keeper)) = (self.path.clone(), &self.keeper) else { return };
         let (session, flusher) = (keeper.session(), keeper.flusher());
         let answer = self.answer.clone();
@@ -194,6 +256,17 @@ impl Desk {
         });
     }
 
+    /// Writes a file; a slow disk holds up nobody. What came of it comes as news.
+    pub fn export(&self, path: String, text: String, replace: bool) {
+        let (answer, exports) = (self.answer.clone(), self.exports.clone());
+        exports.fetch_add(1, Ordering::SeqCst);
+        tokio::task::spawn_blocking(move || {
+            let saved = super::outside::write(&path, &text, replace);
+            exports.fetch_sub(1, Ordering::SeqCst);
+            let _ = answer.blocking_send(Msg::Saved(saved));
+        });
+    }
+
     /// A conversation of the store is on the screen now.
     pub fn know(&mut self, key: u64, id: i64) {
         self.keep.know(key);
@@ -202,12 +275,19 @@ impl Desk {
 
     /// Writes what is left. False: some of it could not be written.
     pub fn end(mut self) -> bool {
+        // Half a file is no export.
+        const TURN: Duration = Duration::from_millis(10);
+        let mut left = LAST;
+        while self.exports.load(Ordering::SeqCst) > 0 && !left.is_zero() {
+            std::thread::sleep(TURN);
+            left = left.saturating_sub(TURN);
+        }
         self.keeper.take().is_none_or(|keeper| keeper.finish(LAST))
     }
 }
 
-fn look(path: &std::path::Path, text: &str, seek: &Seek) -> Result<Vec<ChatRow>, StoreError> {
-    let store = Store::open(path, Missing::Refuse)?;
+fn look(path: &std::path::Path, text: &str, seek: &Seek, reading: bool) -> Result<Vec<ChatRow>, StoreError> {
+    let store = if reading { Store::open_to_read(path)? } else { Store::open(path, Missing::Refuse)? };
     if !seek.begin(store.stopper()) {
         return Ok(Vec::new());
     }

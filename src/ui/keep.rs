@@ -35,6 +35,34 @@ impl Keep {
         self.begun.insert(key);
     }
 
+    /// All that the screen has, for a store that has nothing of it: another file is in the place of the one before.
+    pub fn anew(&mut self, state: &mut State) -> Vec<Write> {
+        // What was changed last is in the conversations, and is told with them.
+        drop(state.take_changes());
+        *self = Keep::default();
+        state.kept_as.clear();
+        let mut writes = vec![Write::Anew];
+        for pane in state.panes.iter().filter(|pane| !pane.conversation.is_empty()) {
+            let chat = pane.conversation.key;
+            self.begun.insert(chat);
+            writes.push(Write::Begin {
+                chat,
+                person: pane.person.name.clone(),
+                system: pane.system.clone(),
+                model: state.snapshot.model.name.clone(),
+            });
+            for (id, node) in pane.conversation.nodes().iter().enumerate().filter(|(_, node)| !node.removed) {
+                let Node { parent, role, text, note, maker, figures, open, .. } = node.clone();
+                let ended = (!open && (note.is_some() || figures.is_some())).then_some(Change::Ended { id, note, figures });
+                writes.push(write(chat, Change::Added { id, parent, role, text, maker, open }));
+                writes.extend(ended.map(|ended| write(chat, ended)));
+            }
+            writes.push(write(chat, Change::Leaf(pane.conversation.leaf())));
+        }
+        writes.extend(self.panes(state));
+        writes
+    }
+
     /// What is new since the last time.
     pub fn writes(&mut self, state: &mut State) -> Vec<Write> {
         let mut writes = Vec::new();

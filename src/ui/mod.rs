@@ -1,6 +1,7 @@
 //! The screen: a function of its own state and the engine's newest snapshot.
 
 pub mod ascii;
+mod backend;
 pub mod bots;
 mod burst;
 pub mod desk;
@@ -9,6 +10,8 @@ pub mod format;
 pub mod fuzzy;
 mod jobs;
 pub mod keep;
+pub mod keeping;
+mod keyboard;
 pub mod keymap;
 pub mod machine;
 pub mod mouse;

@@ -3,7 +3,6 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Arc, Mutex};
@@ -59,7 +58,7 @@ impl Outlet {
     /// When there is no standard output, or no thread to be had.
     pub fn open() -> io::Result<Outlet> {
         // A descriptor of its own: nobody who wants standard output waits for a frame.
-        let mut out = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+        let mut out = crate::stray::terminal()?;
         let (bytes, frames) = mpsc::sync_channel::<Vec<u8>>(1);
         let (busy, state) = watch::channel((false, None));
         let done = busy.clone();

@@ -117,12 +117,21 @@ fn read(path: &Path) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
+/// A new file that its owner alone can read, as the database is.
+fn private(path: &Path) -> std::io::Result<std::fs::File> {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
 /// Writes a file; one that is there stays, unless it is to be replaced.
 pub fn write(path: &str, text: &str, replace: bool) -> Saved {
     let path = absolute(path);
     let shown = path.display().to_string();
     let result = match replace {
-        false => std::fs::OpenOptions::new().write(true).create_new(true).open(&path).and_then(|mut file| {
+        false => private(&path).and_then(|mut file| {
             let written = file.write_all(text.as_bytes());
             if written.is_err() {
                 // Half a file is no export.
@@ -169,6 +178,11 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "one");
         assert_eq!(write(name, "three", true), Saved::Done { path: name.into(), bytes: 5 });
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "three");
+        let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o600);
+        let other = folder.path().join("other.md");
+        assert!(matches!(write(other.to_str().unwrap(), "x", false), Saved::Done { .. }));
+        assert_eq!(std::os::unix::fs::PermissionsExt::mode(&other.metadata().unwrap().permissions()) & 0o777, 0o600);
         assert!(matches!(write("/nowhere/at/all.md", "x", false), Saved::Failed { .. }));
     }
 

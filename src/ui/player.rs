@@ -7,8 +7,9 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use super::burst::into_messages;
+use super::keyboard::{self, Heard, Input};
 use super::replay::{Feed, LONGEST_REST, Reel, clear, seat};
-use super::run::{HUNG_UP, Heard, Input, Signals, draw, listen_for_input};
+use super::run::{HUNG_UP, Signals, draw};
 use super::state::{Options, State};
 use super::terminal::Screen;
 use super::update::{Effect, Msg, update};
@@ -44,7 +45,7 @@ pub async fn play(mut replay: Replay, frame: usize, options: Options) -> anyhow:
     if player.state.mouse {
         player.screen.mouse(true)?;
     }
-    let mut input = listen_for_input(super::outside::Gate::default())?;
+    let mut input = keyboard::listen(super::outside::Gate::default())?;
     while player.leave.is_none() {
         player.turn(&mut input, &mut signals).await?;
         if player.dirty && player.screen.is_idle() && Instant::now() >= player.next_frame && player.leave.is_none() {

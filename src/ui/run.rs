@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep_until};
 use super::burst::{into_messages, is_enter};
 use super::desk::Desk;
 use super::jobs::{Fetch, FetchNews, edited, fetching, finished, loaded};
+use super::keyboard::{self, Heard, Input, TURN};
 use super::keymap::Action;
 use super::outside::{self, Gate, Outside};
 use super::rich::code::Highlighter;
@@ -46,8 +47,6 @@ const PASTE_GAP: Duration = Duration::from_millis(15);
 pub(super) const HUNG_UP: u8 = 128 + 1;
 /// How long the end of a recording is waited for.
 const RECORDED: Duration = Duration::from_secs(5);
-/// Input events taken in one turn at most, so that drawing gets its turn.
-const TURN: usize = 512;
 
 /// What there is from before: where this session is kept, and how many panes were asked for.
 #[derive(Debug)]
@@ -77,7 +76,7 @@ pub async fn run(
     for effect in super::bots::set_number(&mut app.state, bots) {
         app.carry_out(effect);
     }
-    let mut input = listen_for_input(app.gate.clone())?;
+    let mut input = keyboard::listen(app.gate.clone())?;
     if app.state.wanted {
         app.fetch_wanted();
     }
@@ -103,35 +102,6 @@ pub async fn run(
         tracing::warn!("the recording may lack its end");
     }
     Ok(ExitCode::from(leave.unwrap_or(0)))
-}
-
-/// What the terminal says, and when.
-pub(super) type Heard = (Instant, std::io::Result<TermEvent>);
-pub(super) type Input = mpsc::Receiver<Heard>;
-
-/// A thread that reads the terminal: unlike a stream, a channel can be asked for what is there already.
-pub(super) fn listen_for_input(gate: Gate) -> std::io::Result<Input> {
-    let (sender, receiver) = mpsc::channel(TURN);
-    let listener = sender.clone();
-    let listen = move || {
-        loop {
-            let event = crossterm::event::read();
-            gate.pass();
-            let over = event.is_err();
-            if listener.blocking_send((Instant::now(), event)).is_err() || over {
-                return;
-            }
-        }
-    };
-    std::thread::Builder::new().name("input".into()).spawn(listen)?;
-    // When the terminal is gone and no signal says so (another session's terminal, for instance), reading it gives
-    // nothing for ever, and `read` never comes back.
-    let watch = move || {
-        let gone = terminal::wait_for_hang_up();
-        let _ = sender.blocking_send((Instant::now(), Err(gone)));
-    };
-    std::thread::Builder::new().name("hang-up".into()).spawn(watch)?;
-    Ok(receiver)
 }
 
 pub(super) struct Signals {
@@ -332,7 +302,7 @@ impl App {
                     tracing::warn!(%error, "the clipboard cannot be written");
                 }
             }
-            Effect::Export { path, text, replace } => self.take(Msg::Saved(outside::write(&path, &text, replace))),
+            Effect::Export { path, text, replace } => self.desk.export(path, text, replace),
             Effect::OtherEditor { user, text } => self.open_editor(user, &text),
             Effect::LoadColours => self.colours = Some(tokio::task::spawn_blocking(Highlighter::load)),
             Effect::Name { user, name } => self.engine.name(user, &name),

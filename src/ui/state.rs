@@ -8,6 +8,7 @@ use ratatui::layout::Rect;
 
 use super::bots::{Bots, Load};
 use super::editor::Editor;
+use super::keeping::Unkept;
 use super::keymap;
 use super::machine::Machine;
 use super::params::Form;
@@ -220,6 +221,10 @@ pub struct State {
     pub verdict: Option<RequestId>,
     /// What is said here is kept, and can be opened again.
     pub kept: bool,
+    /// Why not all of it is, and since when.
+    pub unkept: Option<Unkept>,
+    /// Earlier conversations can be looked at.
+    pub readable: bool,
     /// The store's numbers of conversations that came from it.
     pub(super) kept_as: HashMap<u64, i64>,
     /// Esc was the newest key where something was changed: once more discards it.
@@ -265,6 +270,8 @@ impl State {
             witness: false,
             verdict: None,
             kept: false,
+            unkept: None,
+            readable: false,
             kept_as: HashMap::new(),
             leaving: false,
             replay: None,

@@ -14,10 +14,12 @@ use crossterm::terminal::{
 };
 use crossterm::{cursor, execute, queue};
 use ratatui::Terminal;
-use ratatui::backend::CrosstermBackend;
+use ratatui::backend::Backend;
 use ratatui::layout::Rect;
 
-use super::outlet::{self, Frame, Outlet};
+use super::backend::Own;
+use super::outlet::{self, Outlet};
+use crate::stray;
 
 /// Whether the terminal is ours now: what `restore` has to undo.
 static ENTERED: AtomicBool = AtomicBool::new(false);
@@ -33,7 +35,7 @@ const CANCEL: &[u8] = b"\x18\x1b\\";
 
 /// The terminal, taken. Dropping it gives it back.
 pub struct Screen {
-    terminal: Terminal<CrosstermBackend<Frame>>,
+    terminal: Terminal<Own>,
     outlet: Outlet,
 }
 
@@ -42,7 +44,7 @@ impl Screen {
         restore_on_panic();
         enter().inspect_err(|_| restore())?;
         let opened = Outlet::open().and_then(|outlet| {
-            let terminal = Terminal::new(CrosstermBackend::new(outlet.frame()))?;
+            let terminal = Terminal::new(Own::new(outlet.frame(), stray::terminal()?))?;
             Ok(Screen { terminal, outlet })
         });
         opened.inspect_err(|_| restore())
@@ -68,7 +70,7 @@ impl Screen {
     }
 
     pub fn size(&self) -> io::Result<ratatui::layout::Size> {
-        self.terminal.size()
+        self.terminal.backend().size()
     }
 
     /// To the terminal's clipboard (OSC 52), which may be on another machine. tmux hands on what is wrapped for it, if it is
@@ -119,6 +121,7 @@ impl Screen {
             restore();
         } else if ENTERED.swap(false, Ordering::SeqCst) {
             let _ = disable_raw_mode();
+            stray::release();
         }
     }
 }
@@ -136,7 +139,10 @@ fn enter() -> io::Result<()> {
     }
     enable_raw_mode()?;
     ENTERED.store(true, Ordering::SeqCst);
-    let mut out = io::stdout();
+    let mut out = stray::terminal()?;
+    if let Err(error) = stray::catch() {
+        tracing::warn!(%error, "what libraries print is not caught");
+    }
     // A terminal without an alternate screen would show through what was there.
     execute!(out, EnterAlternateScreen, Clear(ClearType::All), EnableBracketedPaste)?;
     if MOUSE.load(Ordering::SeqCst) {
@@ -169,9 +175,8 @@ fn is_raw() -> bool {
 /// Throws away what was written to the terminal and not read by it: tens of kilobytes, for which a slow line needs half a minute.
 #[cfg(unix)]
 pub fn forget_unread() {
-    // SAFETY: a plain system call on a descriptor; it fails on what is no terminal.
-    unsafe {
-        libc::tcflush(libc::STDOUT_FILENO, libc::TCOFLUSH);
+    if let Ok(terminal) = stray::terminal() {
+        let _ = rustix::termios::tcflush(&terminal, rustix::termios::QueueSelector::OFlush);
     }
 }
 
@@ -223,23 +228,25 @@ fn base64(bytes: &[u8]) -> String {
 /// Undoes `enter`, as often as it is called. Errors are ignored: the terminal may be gone.
 pub fn restore() {
     if ENTERED.swap(false, Ordering::SeqCst) {
-        let mut out = io::stdout();
-        let _ = out.write_all(CANCEL);
-        if MOUSE.load(Ordering::SeqCst) {
-            let _ = execute!(out, DisableMouseCapture);
+        let pushed = PUSHED.swap(false, Ordering::SeqCst);
+        if let Ok(mut out) = stray::terminal() {
+            let _ = leave(&mut out, pushed);
         }
-        PUSHED.store(false, Ordering::SeqCst);
-        let _ = execute!(
-            out,
-            EndSynchronizedUpdate,
-            PopKeyboardEnhancementFlags,
-            DisableBracketedPaste,
-            LeaveAlternateScreen,
-            cursor::Show
-        );
         let _ = disable_raw_mode();
-        let _ = out.flush();
+        stray::release();
     }
+}
+
+fn leave(out: &mut impl Write, pushed: bool) -> io::Result<()> {
+    out.write_all(CANCEL)?;
+    if MOUSE.load(Ordering::SeqCst) {
+        execute!(out, DisableMouseCapture)?;
+    }
+    queue!(out, EndSynchronizedUpdate)?;
+    if pushed {
+        queue!(out, PopKeyboardEnhancementFlags)?;
+    }
+    execute!(out, DisableBracketedPaste, LeaveAlternateScreen, cursor::Show)
 }
 
 /// A panic of the screen's own thread is reported after the terminal is back. Panics of other threads are caught
@@ -262,17 +269,10 @@ pub fn stop_here() {
     stop(false);
 }
 
-/// Wakes whoever reads the terminal, as a new size would.
-#[cfg(unix)]
+/// Wakes whoever reads the terminal, without a key.
 pub fn wake_input() {
-    // SAFETY: a plain system call on our own process.
-    unsafe {
-        libc::kill(libc::getpid(), libc::SIGWINCH);
-    }
+    super::keyboard::wake();
 }
-
-#[cfg(not(unix))]
-pub fn wake_input() {}
 
 #[cfg(unix)]
 fn stop(whole_group: bool) {

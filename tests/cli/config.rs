@@ -14,10 +14,11 @@ fn mistakes_in_the_file_are_shown() {
         }
         assert!(!ended.err.contains("panicked"), "{ended:?}");
     };
-    bad("temprature = 0.5\n", &["line 1", "temprature", "did you mean `temperature`?"]);
-    bad("panes = 3\nkv-memory = \"1GiB\"\n", &["line 2", "did you mean `kv_memory`?"]);
-    bad("panes = 3\n\ntop_k = \"many\"\n", &["line 3", "top_k = \"many\""]);
-    bad("panes = \n", &["line 1"]);
+    bad("temprature = 0.5\n", &["my.toml:1: `temprature`", "did you mean `temperature`?"]);
+    bad("panes = 3\nkv-memory = \"1GiB\"\n", &["my.toml:2:", "did you mean `kv_memory`?"]);
+    bad("panes = 3\n\ntop_k = \"many\"\n", &["my.toml:3: top_k is the text \"many\"", "a whole number", "such as 40"]);
+    bad("panes = \n", &["my.toml:1:", "TOML", "panes = 4"]);
+    bad("fps = 30\n\npanes = 17\n", &["my.toml:3: panes is `17`: it must be from 1 to 16"]);
     bad("zzz = 1\n", &["zzz"]);
 }
 

@@ -185,3 +185,65 @@ fn a_full_disk_is_said_and_waited_out() {
     keeper.write(message(1, 1, Some(0), Role::User, &"long ".repeat(400_000)));
     assert!(!keeper.finish(Duration::from_millis(800)), "it ends all the same");
 }
+
+#[test]
+fn a_database_that_goes_away_is_noticed_and_all_is_said_anew() {
+    for replaced in [false, true] {
+        let place = Place::new();
+        let mut store = place.open();
+        let session = store.open_session(false).unwrap();
+        let keeper = Keeper::start(store, session, Known::new()).unwrap();
+        let mut news = keeper.news();
+        keeper.write(begin(1, "ana"));
+        keeper.write(message(1, 0, None, Role::User, "before"));
+        assert!(keeper.flush(Duration::from_secs(10)) && !keeper.is_late());
+        assert!(keeper.kept_until().is_some());
+        std::fs::remove_file(place.path()).unwrap();
+        if replaced {
+            // Another database, made elsewhere.
+            let other = Place::new();
+            let mut made = other.open();
+            said(&mut made, 1, "of the other", "yes");
+            drop(made);
+            std::fs::copy(other.path(), place.path()).unwrap();
+        }
+        // Nothing is said meanwhile: it is noticed all the same.
+        let since = Instant::now();
+        while !news.has_changed().unwrap() {
+            assert!(since.elapsed() < Duration::from_secs(20), "nobody has noticed");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(matches!(&*news.borrow_and_update(), Keeping::Moved));
+        keeper.write(message(1, 1, Some(0), Role::User, "said before the screen has heard of it"));
+        keeper.write(Write::Anew);
+        keeper.write(begin(1, "ana"));
+        keeper.write(message(1, 0, None, Role::User, "before"));
+        keeper.write(message(1, 1, Some(0), Role::User, "after"));
+        assert!(keeper.finish(Duration::from_secs(10)));
+        let store = place.open();
+        let lines = store.list(10).unwrap();
+        assert_eq!(lines.len(), if replaced { 2 } else { 1 }, "{lines:?}");
+        let texts: Vec<String> = store.load(lines[0].id).unwrap().messages.into_iter().map(|message| message.text).collect();
+        assert_eq!(texts, ["before", "after"]);
+    }
+}
+
+#[test]
+fn reading_changes_nothing() {
+    let place = Place::new();
+    assert!(matches!(Store::open_to_read(&place.path()).unwrap_err().fault, batchroom::store::Fault::Missing));
+    assert!(!place.path().exists());
+    let mut store = place.open();
+    let session = store.open_session(false).unwrap();
+    let id = said(&mut store, session.id, "a question", "an answer");
+    drop((store, session));
+    let before = std::fs::read(place.path()).unwrap();
+    let reader = Store::open_to_read(&place.path()).unwrap();
+    assert_eq!(reader.list(10).unwrap().len(), 1);
+    assert_eq!(reader.load(id).unwrap().messages[0].text, "a question");
+    assert_eq!(reader.search("answer", 10).unwrap().len(), 1);
+    let mut reader = reader;
+    assert!(reader.write(1, &mut Known::new(), &[begin(1, "ana")]).is_err() && reader.open_session(true).is_err());
+    drop(reader);
+    assert_eq!(std::fs::read(place.path()).unwrap(), before);
+}

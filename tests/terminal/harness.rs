@@ -111,7 +111,7 @@ impl Spec {
             let (file, seen) = (duplicate(fd), seen.clone());
             move || read(file, &seen)
         });
-        Terminal { writer: Some(duplicate(fd)), master: Some(pair.master), child, seen, reader: Some(reader), _home: self.home }
+        Terminal { writer: Some(duplicate(fd)), master: Some(pair.master), child, seen, reader: Some(reader), home: self.home }
     }
 }
 
@@ -181,12 +181,17 @@ pub struct Terminal {
     child: Box<dyn Child + Send + Sync>,
     seen: Arc<Seen>,
     reader: Option<JoinHandle<()>>,
-    _home: TempDir,
+    home: TempDir,
 }
 
 impl Terminal {
     fn now(&self) -> MutexGuard<'_, Now> {
         self.seen.now.lock().expect("the reader")
+    }
+
+    /// The folder that the program runs in.
+    pub fn home(&self) -> &std::path::Path {
+        self.home.path()
     }
 
     /// What is on the screen, row by row.

@@ -107,7 +107,7 @@ fn a_conversation_is_written_to_a_file_once() {
         terminal.expect("batchroom-ana.md");
         terminal.keys(ENTER);
         if first {
-            terminal.expect("written: ");
+            terminal.expect("written, for your eyes only: ");
         } else {
             terminal.expect("is there already");
             terminal.keys(ESC);

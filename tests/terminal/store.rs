@@ -184,3 +184,81 @@ fn who_leaves_while_the_database_is_locked_has_the_terminal_back_and_is_told_wha
     assert_eq!(terminal.status(), 0);
     terminal.assert_restored();
 }
+
+/// The file goes while the room runs: what is open is not lost with it.
+#[test]
+fn a_database_that_is_removed_is_begun_anew() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("batchroom.db");
+    let args = ["--model", "nano", "--temperature", "0", "--max-tokens", "8", "--pace", "full", "--data", data.to_str().unwrap()];
+    let mut terminal = Spec::room(&args).size(160, 50).start();
+    terminal.send("Say hello.");
+    terminal.expect("cut at max_tokens (8)");
+    terminal.settle(Duration::from_millis(600));
+    std::fs::remove_file(&data).expect("it goes");
+    terminal.expect("was removed or replaced");
+    terminal.send("Say goodbye.");
+    terminal.expect_times("cut at max_tokens (8)", 2);
+    terminal.keys(&ctrl('c'));
+    terminal.expect("Conversations are kept.");
+    terminal.keys("y");
+    assert_eq!(terminal.status(), 0);
+    let store = Store::open(&data, Missing::Refuse).expect("it is there again");
+    let line = store.list(5).expect("a list").remove(0);
+    let texts: Vec<String> = store.load(line.id).expect("whole").messages.into_iter().map(|message| message.text).collect();
+    assert_eq!((texts.len(), texts[0].as_str(), texts[2].as_str()), (4, "Say hello.", "Say goodbye."));
+}
+
+#[test]
+fn while_nothing_can_be_kept_there_is_a_mark_and_the_question_is_true() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("batchroom.db");
+    let args = ["--model", "nano", "--temperature", "0", "--max-tokens", "8", "--pace", "full", "--data", data.to_str().unwrap()];
+    let mut terminal = Spec::room(&args).size(160, 50).start();
+    terminal.send("Say hello.");
+    terminal.expect("cut at max_tokens (8)");
+    terminal.settle(Duration::from_millis(600));
+    let other = rusqlite::Connection::open(&data).expect("the database");
+    other.execute_batch("BEGIN EXCLUSIVE").expect("a lock");
+    terminal.send("Say goodbye.");
+    terminal.expect("✗ not kept since");
+    terminal.keys(&ctrl('c'));
+    terminal.expect("Kept up to");
+    terminal.expect("waits for the database");
+    terminal.keys("n");
+    terminal.absent("Kept up to");
+    other.execute_batch("ROLLBACK").expect("the lock ends");
+    terminal.absent("✗ not kept");
+    terminal.keys(&ctrl('c'));
+    terminal.expect("Conversations are kept.");
+    terminal.keys("y");
+    assert_eq!(terminal.status(), 0);
+}
+
+#[test]
+fn who_only_reads_sees_what_is_kept() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("batchroom.db");
+    let args = ["--model", "nano", "--temperature", "0", "--max-tokens", "8", "--pace", "full", "--data", data.to_str().unwrap()];
+    let mut terminal = Spec::room(&args).start();
+    terminal.send("Say hello.");
+    terminal.expect("cut at max_tokens (8)");
+    terminal.keys(&ctrl('c'));
+    terminal.expect("Conversations are kept.");
+    terminal.keys("y");
+    assert_eq!(terminal.status(), 0);
+    let before = std::fs::read(&data).expect("a database");
+    let mut reader = Spec::room(&[&args[..], &["--readonly"]].concat()).start();
+    reader.expect("❯ Say hello.");
+    reader.expect("to read only");
+    reader.keys("\x1by");
+    reader.expect("Earlier conversations");
+    reader.expect("Say hello.");
+    reader.keys(ESC);
+    reader.absent("Earlier conversations");
+    reader.keys(&ctrl('c'));
+    reader.expect("Quit?");
+    reader.keys("y");
+    assert_eq!(reader.status(), 0);
+    assert_eq!(std::fs::read(&data).expect("a database"), before, "nothing is written");
+}

@@ -119,7 +119,12 @@ fn any_history(dice: &mut ChaCha8Rng) -> Msg {
             Msg::Chats { text: String::new(), found: Ok((0..dice.next_u32() % 50).map(|_| row(dice)).collect()) }
         }
         1 => Msg::Chats { text: String::new(), found: Err(error()) },
-        2 => Msg::Keeping(if dice.next_u32().is_multiple_of(2) { Keeping::Well } else { Keeping::Ended(error()) }),
+        2 => Msg::Keeping(match dice.next_u32() % 4 {
+            0 => Keeping::Well,
+            1 => Keeping::Waiting(error()),
+            2 => Keeping::Moved,
+            _ => Keeping::Ended(error()),
+        }),
         _ => Msg::ChatOpened {
             user: UserId(dice.next_u32() % 8),
             opened: Ok(Box::new(Opened::Here { place: dice.next_u32() as usize % 9 })),

@@ -121,6 +121,7 @@ fn changes_something(action: Action) -> bool {
             | Action::BranchBefore
             | Action::BranchAfter
             | Action::Log
+            | Action::History
             | Action::Search
             | Action::CopyAnswer
             | Action::Export

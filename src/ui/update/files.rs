@@ -125,7 +125,7 @@ pub(super) fn on_saved(state: &mut State, saved: Saved) {
             if matches!(state.mode, Mode::Export(_)) {
                 state.mode = Mode::Chat;
             }
-            state.say(say!(theme, "written: {} ({} bytes)", one_line(&path), bytes));
+            state.say(say!(theme, "written, for your eyes only: {} ({} bytes)", one_line(&path), bytes));
         }
         Saved::Exists(path) => {
             // A command asks likewise.

@@ -8,6 +8,7 @@ use super::{Effect, type_into};
 use crate::batch::UserId;
 use crate::store::{Keeping, StoreError, Stored};
 use crate::ui::editor::Editor;
+use crate::ui::keeping::Unkept;
 use crate::ui::keymap::{Action, key_for};
 use crate::ui::state::{Mode, State};
 use crate::ui::text::one_line;
@@ -50,7 +51,7 @@ pub enum Opened {
 
 /// Opens the list.
 pub(super) fn open(state: &mut State) -> Vec<Effect> {
-    if !state.kept {
+    if !state.kept && !state.readable {
         let theme = state.options.theme;
         state.complain(theme.tr("conversations are not kept: there are no earlier ones"));
         return Vec::new();
@@ -158,14 +159,26 @@ pub(super) fn on_keeping(state: &mut State, keeping: Keeping) {
     let theme = state.options.theme;
     match keeping {
         Keeping::Well => {
-            state.kept = true;
+            (state.kept, state.unkept) = (true, None);
             state.say(theme.tr("conversations are kept again; nothing is missing"));
         }
+        Keeping::Moved => {
+            state.complain(theme.tr(
+                "the database was removed or replaced: a new one is begun, with what is open here; the rest went with the old one",
+            ));
+        }
         Keeping::Waiting(error) => {
+            // When it was well last is told with the next change; until then this much is known.
+            state.unkept.get_or_insert(Unkept::Late(None));
             state.complain(say!(theme, "{}. It is tried again; until then nothing is kept.", error.words(theme.lang())));
         }
         Keeping::Ended(error) => {
             state.kept = false;
+            let until = match state.unkept.take() {
+                Some(Unkept::Late(until)) => until,
+                _ => None,
+            };
+            state.unkept = Some(Unkept::Ended(until));
             state.complain(say!(theme, "{}. Nothing more of this session is kept.", error.words(theme.lang())));
         }
     }

@@ -7,10 +7,14 @@ use ratatui::text::{Line, Span};
 
 use super::panel;
 use crate::engine::api::{Pace, RunState, Snapshot};
+use crate::ui::keeping::Unkept;
 use crate::ui::people::People;
 use crate::ui::theme::Theme;
 use crate::ui::words::say;
 use crate::ui::{format, text};
+
+/// Beside the snapshot: the step that the panels hold still at, and why something is not kept.
+pub type Held<'a> = (Option<u64>, Option<&'a Unkept>);
 
 /// Columns of the model's title at most; it is the file's own word and may be anything.
 const TITLE_MAX: usize = 36;
@@ -28,11 +32,11 @@ pub fn wanted_height(_snapshot: &Snapshot, _width: u16) -> u16 {
 }
 
 pub fn draw(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, _people: &People, theme: Theme) {
-    draw_with(buf, area, snapshot, theme, None);
+    draw_with(buf, area, snapshot, theme, (None, None));
 }
 
-/// `held`: the step that the panels hold still at.
-pub fn draw_with(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, theme: Theme, held: Option<u64>) {
+/// `held`: the step that the panels hold still at; and why something is not kept.
+pub fn draw_with(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, theme: Theme, held: Held<'_>) {
     let area = area.intersection(buf.area);
     if area.is_empty() {
         return;
@@ -56,7 +60,7 @@ pub fn draw_with(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, theme: Theme
 }
 
 /// Both sides without the pieces that have no room.
-fn fit(shown: (&Snapshot, Option<u64>), title: &str, room: usize, theme: Theme) -> (Vec<Piece>, Vec<Piece>) {
+fn fit(shown: (&Snapshot, Held<'_>), title: &str, room: usize, theme: Theme) -> (Vec<Piece>, Vec<Piece>) {
     let (mut left, mut right) = (model(shown.0, title, theme), engine(shown, room, theme));
     while width(&left) + width(&right) + GAP > room && drop_one(&mut left, &mut right) {}
     (left, right)
@@ -124,7 +128,7 @@ fn words(content: &str, columns: usize) -> String {
     if out.is_empty() { text::clip(content.trim(), columns) } else { out }
 }
 
-fn engine((snapshot, held): (&Snapshot, Option<u64>), room: usize, theme: Theme) -> Vec<Piece> {
+fn engine((snapshot, (held, unkept)): (&Snapshot, Held<'_>), room: usize, theme: Theme) -> Vec<Piece> {
     let mut pieces = vec![state(snapshot, theme)];
     let mut add = |text: String, style: Style, drop: u8| pieces.push(Piece { text, style, drop });
     if let Some(fault) = snapshot.fault.as_deref().filter(|_| snapshot.state == RunState::Stopped) {
@@ -138,6 +142,11 @@ fn engine((snapshot, held): (&Snapshot, Option<u64>), room: usize, theme: Theme)
     }
     if let Some(step) = held {
         add(say!(theme, "frozen at step {}", step), theme.warn().add_modifier(Modifier::REVERSED), 1);
+    }
+    if let Some(unkept) = unkept {
+        let [long, short] = unkept.mark(theme);
+        let style = theme.bad().add_modifier(Modifier::REVERSED);
+        add(if room >= 100 { long } else { short }, style, 0);
     }
     let seats = format!("batch {}/{}", snapshot.running, snapshot.limits.max_num_seqs);
     add(seats, theme.text(), 5);

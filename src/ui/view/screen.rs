@@ -78,7 +78,7 @@ fn draw_signs(buf: &mut Buffer, area: Rect, state: &State) -> Option<Position> {
         buf.set_stringn(layout.header.x, layout.header.y, text, usize::from(layout.header.width), theme.warn());
     } else {
         let held = state.machine.frozen.as_ref().map(|held| held.step);
-        header::draw_with(buf, layout.header, &state.snapshot, theme, held);
+        header::draw_with(buf, layout.header, &state.snapshot, theme, (held, state.unkept.as_ref()));
         tabs(buf, layout.tabs, state);
         machine::draw(buf, layout.machine, state, &people);
         let lines = status::lines(state, usize::from(area.width));

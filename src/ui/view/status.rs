@@ -103,6 +103,13 @@ fn question(state: &State) -> Option<(String, Style)> {
         }
         Mode::ConfirmQuit => {
             let running = match (state.live(), state.kept) {
+                (_, _) if state.unkept.is_some() && state.live() == 0 => {
+                    state.unkept.as_ref().map(|unkept| unkept.words(theme)).unwrap_or_default()
+                }
+                (n, true) if state.unkept.is_some() => {
+                    let running = theme.plural(n, "{} answer is still running.", "{} answers are still running.");
+                    format!("{running} {}", state.unkept.as_ref().map(|unkept| unkept.words(theme)).unwrap_or_default())
+                }
                 (0, true) => theme.tr("Conversations are kept.").to_owned(),
                 (0, false) => theme.tr("Conversations are not kept.").to_owned(),
                 (1, true) => theme.tr("One answer ends here and is kept.").to_owned(),
