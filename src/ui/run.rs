@@ -26,7 +26,7 @@ use super::update::{Effect, Msg, act, update};
 use super::view::screen;
 use crate::batch::{RequestId, UserId};
 use crate::engine::api::Place;
-use crate::engine::{EngineHandle, Event, RunState, Snapshot};
+use crate::engine::{EngineHandle, Event, Pace, RunState, Snapshot};
 use crate::hub::Progress;
 use crate::sampling::SamplingParams;
 use crate::text::Message;
@@ -40,6 +40,9 @@ pub trait Services: Send + Sync + 'static {
     fn fetch(&self, progress: watch::Sender<Progress>) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 }
 
+/// From one snapshot on the screen to the next at full speed. Text comes with every frame; numbers and panels that change more
+/// often than this cannot be read, and are half of what a terminal is sent.
+const LOOK: Duration = Duration::from_millis(100);
 /// Keys nearer together than this were not typed: an Enter that comes so soon may be a line end of a paste that
 /// the terminal does not mark, and the rest of such a paste comes as soon.
 const PASTE_GAP: Duration = Duration::from_millis(15);
@@ -152,6 +155,9 @@ struct App {
     pasting: bool,
     frame: Duration,
     next_frame: Instant,
+    /// When the next snapshot is due at full speed, and whether one waits for that.
+    next_look: Instant,
+    behind: bool,
     dirty: bool,
     /// Exit code.
     leave: Option<u8>,
@@ -178,6 +184,8 @@ impl App {
             last_input: Instant::now(),
             pasting: false,
             next_frame: Instant::now(),
+            next_look: Instant::now(),
+            behind: false,
             dirty: true,
             leave: None,
         }
@@ -208,6 +216,12 @@ impl App {
                 None => std::future::pending().await,
             }
         };
+        let look_due = async {
+            match self.behind {
+                true => sleep_until(self.next_look).await,
+                false => std::future::pending().await,
+            }
+        };
         tokio::select! {
             biased;
             _ = signals.terminate.recv() => self.leave = Some(128 + 15),
@@ -221,6 +235,7 @@ impl App {
             },
             result = edited(&mut self.outside) => self.back_from_editor(result)?,
             event = input.recv() => self.input(event, input).await?,
+            () = look_due => self.look(),
             Ok(()) = self.snapshots.changed() => self.news(),
             result = loaded(&mut self.colours) => {
                 self.colours = None;
@@ -416,12 +431,25 @@ impl App {
         Ok(())
     }
 
-    /// The newest snapshot, and the events that came with it.
+    /// The newest snapshot, unless the last one has hardly been seen, and the events that came with it.
     fn news(&mut self) {
-        let snapshot = self.snapshots.borrow_and_update().clone();
-        self.take(Msg::Snapshot(snapshot));
+        let (state, pace) = {
+            let snapshot = self.snapshots.borrow_and_update();
+            (snapshot.state, snapshot.pace)
+        };
+        self.behind = state == RunState::Running && pace == Pace::Full && Instant::now() < self.next_look;
+        if !self.behind {
+            self.look();
+        }
         let users: Vec<UserId> = self.requests.keys().copied().collect();
         users.into_iter().for_each(|user| self.hear(user));
+    }
+
+    /// Takes the newest snapshot.
+    fn look(&mut self) {
+        let snapshot = self.snapshots.borrow().clone();
+        (self.behind, self.next_look) = (false, Instant::now() + LOOK);
+        self.take(Msg::Snapshot(snapshot));
     }
 
     fn hear(&mut self, user: UserId) {
