@@ -18,6 +18,7 @@ use crate::ui::format::time;
 use crate::ui::keymap::Action;
 use crate::ui::text::{clean, one_line};
 use crate::ui::theme::Theme;
+use crate::ui::told::fault;
 use crate::ui::words::say;
 use speech::Speech;
 
@@ -240,7 +241,9 @@ impl Plain {
                 let (name, tokens) = (self.name(pane), self.theme.plural(end.generated_tokens, "{} token", "{} tokens"));
                 let words = match (end.reason, end.ttft) {
                     (FinishReason::Cancelled, _) => say!(self.theme, "({}: stopped after {})", name, tokens),
-                    (FinishReason::Failed, _) => say!(self.theme, "({}: failed: {})", name, end.message.unwrap_or_default()),
+                    (FinishReason::Failed, _) => {
+                        say!(self.theme, "({}: failed: {})", name, fault(&end.message.unwrap_or_default(), self.theme))
+                    }
                     (_, Some(ttft)) => {
                         say!(self.theme, "({}: end of the answer, {}, the first after {})", name, tokens, time(ttft))
                     }

@@ -209,7 +209,7 @@ pub fn on_key(state: &mut State, key: KeyEvent, action: Option<Action>, mut form
         (KeyCode::Enter, _) => {
             let before = Form::of(state.focused(), Vec::new());
             if form.apply(state.focused_mut(), theme) {
-                let words = applied(&before, state.focused(), theme);
+                let words = applied(&before, state.focused(), None, theme);
                 state.say(words);
                 return;
             }
@@ -245,8 +245,8 @@ pub fn on_key(state: &mut State, key: KeyEvent, action: Option<Action>, mut form
     state.mode = Mode::Params(form);
 }
 
-/// What is different now from what the form had before.
-fn applied(before: &Form, pane: &Pane, theme: Theme) -> String {
+/// What is different now from what the form had before. `preset`: the name that all of it has together.
+fn applied(before: &Form, pane: &Pane, preset: Option<&str>, theme: Theme) -> String {
     let (name, now) = (&pane.person.name, Form::of(pane, Vec::new()));
     let pairs = before.fields.iter().zip(&now.fields).zip(FIELDS);
     let changed = pairs.filter(|((old, new), _)| old.text() != new.text()).map(|((_, new), field)| match new.text() {
@@ -254,9 +254,10 @@ fn applied(before: &Form, pane: &Pane, theme: Theme) -> String {
         text => format!("{}: {}", field.name, clip(&one_line(text), SAID)),
     });
     let changed = changed.collect::<Vec<_>>().join(", ");
-    match changed.is_empty() {
-        true => say!(theme, "{}: nothing was changed", name),
-        false => say!(theme, "{} from the next prompt on: {}", name, changed),
+    match preset {
+        _ if changed.is_empty() => say!(theme, "{}: nothing was changed", name),
+        Some(preset) => say!(theme, "{} from the next prompt on: preset {} ({})", name, preset, changed),
+        None => say!(theme, "{} from the next prompt on: {}", name, changed),
     }
 }
 
@@ -318,11 +319,12 @@ pub fn take_preset(state: &mut State, at: usize, name: &str) -> Result<(), Strin
         return Err(say!(theme, "there is no preset {}: there are {}", one_line(name), names.join(", ")));
     };
     let pane = &mut state.panes[at];
+    let before = Form::of(pane, Vec::new());
     pane.sampling = preset.sampling.clone();
     if preset.system.is_some() {
         pane.system = preset.system.clone();
     }
-    let person = pane.person.name.clone();
-    state.say(say!(theme, "{}: {} from the next prompt on", person, preset.name));
+    let words = applied(&before, pane, Some(&preset.name), theme);
+    state.say(words);
     Ok(())
 }

@@ -277,6 +277,8 @@ mod tests {
         said.extend(
             params::FIELDS.iter().flat_map(|field| [field.about, field.range]).map(|words| ("params".into(), words.into())),
         );
+        let commands = crate::ui::update::slash::COMMANDS;
+        said.extend(commands.iter().flat_map(|known| [known.about, known.wants]).map(|words| ("slash".into(), words.into())));
         let tables = [keymap::TABLE, keymap::REPLAY, keymap::PICK, keymap::LOOK, keymap::ALONE];
         for binding in tables.into_iter().flatten() {
             for words in [binding.about, binding.short, binding.group.title()] {

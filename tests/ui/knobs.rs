@@ -349,3 +349,16 @@ fn the_form_says_what_it_changed() {
     act(&mut state, key(KeyCode::Enter));
     assert_eq!(state.notice.take().unwrap().text, "ana from the next prompt on: system: be brief, temperature: 0.3");
 }
+
+#[test]
+fn bots_are_called_by_a_command_too() {
+    let mut state = state(fresh());
+    type_text(&mut state, "/bots 3");
+    act(&mut state, key(KeyCode::Enter));
+    assert_eq!(state.bots.wanted(), 3);
+    assert!(state.notice.take().unwrap().text.starts_with("3 bots chat now"));
+    type_text(&mut state, "/bots 65");
+    act(&mut state, key(KeyCode::Enter));
+    assert_eq!((state.bots.wanted(), state.focused().editor.text()), (3, "/bots 65"), "it stays, to be put right");
+    assert_eq!(state.notice.take().unwrap().text, "65 is no number from 0 to 64");
+}

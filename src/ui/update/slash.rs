@@ -1,6 +1,7 @@
 //! What is typed after a slash is done, not sent.
 
 use super::{Effect, act, branches, chat, files};
+use crate::ui::bots::{self, MAX_BOTS};
 use crate::ui::keymap::Action;
 use crate::ui::params;
 use crate::ui::state::{Mode, State};
@@ -19,7 +20,7 @@ const fn command_of(name: &'static str, wants: &'static str, about: &'static str
     Command { name, wants, about }
 }
 
-pub const COMMANDS: [Command; 20] = [
+pub const COMMANDS: [Command; 22] = [
     command_of("help", "", "all keys"),
     command_of("new", "", "new conversation in this pane"),
     command_of("system", "TEXT", "what the model is told first; nothing: no system prompt"),
@@ -33,11 +34,13 @@ pub const COMMANDS: [Command; 20] = [
     command_of("copy", "", "copy the last answer"),
     command_of("export", "FILE", "write the conversation to a file (.md or .json)"),
     command_of("search", "TEXT", "look for a text in all panes"),
+    command_of("history", "", "open an earlier conversation in this pane, or find one"),
     command_of("raw", "", "answers as Markdown, or as they were written"),
     command_of("rename", "NAME", "this pane's name"),
     command_of("all", "TEXT", "send a text to all panes"),
     command_of("pane", "", "one more pane"),
     command_of("close", "", "close this pane"),
+    command_of("bots", "NUMBER", "so many bots: people made of program, who chat by themselves"),
     command_of("pause", "", "pause the engine, or let it run"),
     command_of("quit", "", "quit batchroom"),
 ];
@@ -95,7 +98,7 @@ pub(super) fn run(state: &mut State, at: usize, command: &str) -> Vec<Effect> {
         return Vec::new();
     }
     if !known.wants.is_empty() && rest.is_empty() && !matches!(name, "system" | "export" | "search") {
-        state.complain(say!(theme, "/{} wants {} after it", known.name, known.wants));
+        state.complain(say!(theme, "/{} wants {} after it", known.name, theme.tr(known.wants)));
         return Vec::new();
     }
     let rest = rest.to_owned();
@@ -125,6 +128,7 @@ fn obey(state: &mut State, at: usize, name: &str, rest: &str) -> Result<Vec<Effe
         "edit" => Action::Rewrite,
         "beside" => Action::Beside,
         "copy" => Action::CopyAnswer,
+        "history" => Action::History,
         "raw" => Action::Raw,
         "pane" => Action::NewPane,
         "close" => Action::ClosePane,
@@ -147,6 +151,11 @@ fn obey(state: &mut State, at: usize, name: &str, rest: &str) -> Result<Vec<Effe
         "search" => {
             files::search(state, rest);
             return Ok(Vec::new());
+        }
+        "bots" => {
+            let number = rest.parse().ok().filter(|number| *number <= MAX_BOTS);
+            let number = number.ok_or_else(|| say!(theme, "{} is no number from 0 to {}", one_line(rest), MAX_BOTS))?;
+            return Ok(bots::change_number(state, number));
         }
         "rename" => return Ok(super::modes::rename(state, rest)),
         _ => {

@@ -317,7 +317,7 @@ fn commands(buf: &mut Buffer, area: Rect, state: &State, pane: &Pane, focused: b
     for (at, command) in found.iter().take(rows).enumerate() {
         let y = area.bottom() - (rows - at) as u16;
         let room = usize::from(area.width);
-        let name = format!(" /{} {}", command.name, command.wants);
+        let name = format!(" /{} {}", command.name, theme.tr(command.wants));
         let mut line = format!("{name:<20} {}", theme.tr(command.about));
         if at + 1 == rows && more > 0 {
             line = say!(theme, " … {} more; go on typing, Tab completes", more + 1);
