@@ -101,6 +101,7 @@ fn the_clock_is_read_where_it_may_be() {
         "src/engine/clock.rs",
         "src/ui/run.rs",
         "src/ui/keyboard/mod.rs",
+        "src/ui/keyboard/tests.rs",
         "src/ui/player.rs",
         "src/room/lines.rs",
     ];
