@@ -9,7 +9,7 @@ use batchroom::{commands, fault, room};
 use clap::Parser;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::try_parse().unwrap_or_else(|error| usage(&error));
     match run(cli) {
         Ok(code) => code,
         Err(error) => match error.downcast_ref() {
@@ -21,6 +21,24 @@ fn main() -> ExitCode {
             }
         },
     }
+}
+
+/// Wrong usage, said as clap says it; what it has from Rust's own number parsers is put into plain words.
+fn usage(error: &clap::Error) -> ! {
+    const WORDS: [(&str, &str); 5] = [
+        ("invalid digit found in string", "it must be a whole number, 0 or more"),
+        ("number too large to fit in target type", "the number is too large"),
+        ("number too small to fit in target type", "the number is too small"),
+        ("invalid float literal", "it must be a number"),
+        ("cannot parse integer from empty string", "it must be a whole number, 0 or more"),
+    ];
+    let said = error.to_string();
+    if !error.use_stderr() || !WORDS.iter().any(|(theirs, _)| said.contains(theirs)) {
+        error.exit();
+    }
+    let plain = WORDS.iter().fold(said, |said, (theirs, ours)| said.replace(theirs, ours));
+    eprint!("{}", batchroom::text::printable(&plain));
+    std::process::exit(error.exit_code());
 }
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {

@@ -258,7 +258,7 @@ fn other_kind(key: &str, value: &Spanned<DeValue<'_>>, kind: Kind, example: &str
         Kind::Texts => all_texts(found),
         Kind::TextOrNumber => found.is_str() || number(found),
         Kind::Keys => {
-            let keys = found.as_table().map(|table| table.iter().map(|(name, value)| (name, value)).collect::<Vec<_>>());
+            let keys = found.as_table().map(|table| table.iter().collect::<Vec<_>>());
             let Some(keys) = keys else { return Some((value.span().start, wrong(key, found, kind, example))) };
             let bad = keys.into_iter().find(|(_, value)| !value.get_ref().is_str() && !all_texts(value.get_ref()));
             return bad.map(|(name, value)| {

@@ -9,10 +9,11 @@ use tokio::sync::{mpsc, watch};
 
 use super::Model;
 use super::api::*;
+use super::clock::StoppedTime;
 use super::core::{Core, whole_micros};
 use super::recorder::{Recorder, Recording, Shared};
 use super::trace::{Header, KvHeader, VERSION, micros};
-use super::worker::{StoppedTime, Worker};
+use super::worker::Worker;
 use crate::batch::{RequestId, UserId};
 use crate::sampling::SamplingParams;
 use crate::scheduler::InvalidLimits;

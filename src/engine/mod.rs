@@ -2,6 +2,7 @@
 
 pub mod api;
 pub(crate) mod change;
+mod clock;
 pub(crate) mod core;
 mod cost;
 mod handle;

@@ -1,11 +1,11 @@
 //! The engine thread: takes commands, makes steps, tells everyone.
 //!
-//! The clock is read here and nowhere else in the engine.
+//! The clock is read here and in `clock.rs`, and nowhere else in the engine.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use super::Model;
 use super::api::*;
 use super::change;
+use super::clock::{Clock, StoppedTime};
 use super::core::{Core, StepResults, whole_micros};
 use super::recorder::Recorder;
 use super::trace::{Record, SUM_EVERY, Sampled, StepData, SubmitRecord, check_sum, micros};
@@ -22,6 +23,8 @@ use crate::batch::{Batch, RequestId, UserId};
 use crate::sampling::Sampler;
 use crate::scheduler::{Request, RowResult};
 use crate::text::{StreamDecoder, TextModel};
+
+mod trials;
 
 /// Snapshots are built at most this often while steps are faster.
 const FRAME: Duration = Duration::from_millis(33);
@@ -46,45 +49,6 @@ pub(super) struct Worker {
     published: Option<Instant>,
     stop_at: Option<Instant>,
     inbox_open: bool,
-}
-
-/// Engine time: wall time without the pauses, and without the time in which the whole process was stopped. In whole
-/// microseconds.
-#[derive(Debug)]
-pub(super) struct Clock {
-    passed: Duration,
-    /// When it began to run, and how long the process had been stopped until then.
-    since: Option<(Instant, Duration)>,
-    stopped: StoppedTime,
-}
-
-impl Clock {
-    fn new(stopped: StoppedTime) -> Clock {
-        let since = Some((Instant::now(), *stopped.hold()));
-        Clock { passed: Duration::ZERO, since, stopped }
-    }
-
-    pub(super) fn now(&self) -> Duration {
-        // Held while the clock is read: the time and what is to be taken off belong together.
-        let stopped = self.stopped.hold();
-        let running = |(since, before): (Instant, Duration)| since.elapsed().saturating_sub(stopped.saturating_sub(before));
-        whole_micros(self.passed + self.since.map_or(Duration::ZERO, running))
-    }
-
-    fn run(&mut self, running: bool) {
-        self.passed = self.now();
-        self.since = running.then(|| (Instant::now(), *self.stopped.hold()));
-    }
-}
-
-/// How long the process has been stopped in all (Ctrl-Z). Whoever holds it keeps the engine from reading its clock.
-#[derive(Clone, Debug, Default)]
-pub(super) struct StoppedTime(Arc<Mutex<Duration>>);
-
-impl StoppedTime {
-    pub(super) fn hold(&self) -> MutexGuard<'_, Duration> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Worker {
@@ -417,22 +381,6 @@ impl Worker {
         rests
     }
 
-    /// What is over the bound of trials is told so; and how many there are.
-    fn give_up_trials(&mut self) {
-        while let Some(trial) = self.trials.take_surplus() {
-            self.witnessed(&trial, Verdict::NotRun { why: NotRun::TooMany });
-        }
-        self.count_trials();
-    }
-
-    fn count_trials(&mut self) {
-        let due = self.trials.len();
-        if due != self.core.witnesses_due {
-            self.core.witnesses_due = due;
-            self.record(|| Record::Due(due));
-        }
-    }
-
     /// A dropped receiver is a cancel: nobody reads on.
     fn cancel_abandoned(&mut self) {
         self.cancel_all(Voice::is_abandoned);
@@ -522,71 +470,6 @@ impl Worker {
         self.give_up_trials();
     }
 
-    /// The trial that is being made gives its blocks back and begins anew later: it stands in nobody's way.
-    fn put_trial_off(&mut self) {
-        if !self.core.borrowed.is_empty() {
-            self.core.give_back();
-            self.record(|| Record::Return {});
-            self.trials.begin_anew();
-        }
-    }
-
-    /// One step of the first trial: see `witness.rs`.
-    fn trial_step(&mut self) {
-        if self.core.scheduler.is_short_of_blocks() {
-            return;
-        }
-        let limits = self.core.scheduler.limits();
-        // Beside others no larger a piece than a prompt of theirs would get.
-        let chunk = match self.core.scheduler.has_work() {
-            true => limits.prefill_chunk.min(self.core.scheduler.prefill_budget()).min(limits.max_num_batched_tokens),
-            false => limits.max_num_batched_tokens,
-        };
-        let Some(trial) = self.trials.first() else { return };
-        let tokens = trial.evidence.tokens.len();
-        let before = self.core.borrowed.len();
-        if !self.core.borrow(tokens) {
-            // As long as somebody runs, blocks may come free.
-            if !self.core.scheduler.has_work() {
-                self.end_trial(Verdict::NotRun { why: NotRun::NoRoom { tokens } });
-            }
-            return;
-        }
-        if self.core.borrowed.len() > before {
-            self.record(|| Record::Borrow(tokens));
-        }
-        let batch = self.trials.batch(self.core.scheduler.step(), chunk, &self.core.borrowed);
-        let verdict = match self.model.forward(batch) {
-            Ok(logits) => self.trials.compare(logits, &mut self.sampler),
-            Err(error) => Some(Verdict::NotRun { why: NotRun::Words(error.to_string()) }),
-        };
-        if let Some(verdict) = verdict {
-            self.end_trial(verdict);
-        }
-    }
-
-    fn end_trial(&mut self, verdict: Verdict) {
-        let Some(trial) = self.trials.pop() else { return };
-        if !self.core.borrowed.is_empty() {
-            self.core.give_back();
-            self.record(|| Record::Return {});
-        }
-        self.count_trials();
-        self.witnessed(&trial, verdict);
-    }
-
-    fn witnessed(&mut self, trial: &Trial, verdict: Verdict) {
-        let witnessed = trial.witnessed(verdict);
-        let _ = trial.events.try_send(Event::Witnessed(witnessed.clone()));
-        self.record(|| Record::Witness {
-            id: witnessed.request.0,
-            user: witnessed.user.0,
-            tokens: witnessed.tokens,
-            verdict: witnessed.verdict.clone(),
-        });
-        self.core.witnessed(witnessed);
-    }
-
     fn publish(&mut self) {
         self.published = Some(Instant::now());
         let now = self.clock.now();
@@ -599,28 +482,5 @@ fn sampled(result: RowResult, text: &str) -> Option<Sampled> {
         RowResult::Token { token, ends: false } => Some(Sampled::Token(token, text.to_owned())),
         RowResult::Token { token, ends: true } => Some(Sampled::Last(token, text.to_owned(), true)),
         RowResult::Failed => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn engine_time_has_no_stop_in_it() {
-        let began = Instant::now();
-        let stopped = StoppedTime::default();
-        let clock = Clock::new(stopped.clone());
-        let before = clock.now();
-        let mut held = stopped.hold();
-        let stop = Instant::now();
-        let reader = std::thread::spawn(move || clock.now());
-        std::thread::sleep(Duration::from_millis(30));
-        let lost = stop.elapsed();
-        *held += lost;
-        drop(held);
-        // Read during the stop, and yet without it.
-        let after = reader.join().unwrap();
-        assert!(before <= after && after <= began.elapsed() - lost, "{before:?}, {after:?}, {lost:?}");
     }
 }

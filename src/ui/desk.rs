@@ -133,7 +133,9 @@ impl Desk {
         let theme = state.options.theme;
         state.kept = self.keeper.is_some();
         state.readable = self.path.is_some();
-        if let Some(fault) = self.fault.take().filter(|_| self.reading) {
+        if self.reading
+            && let Some(fault) = self.fault.take()
+        {
             return state.complain(fault.words(theme.lang()));
         }
         if let Some(fault) = self.fault.take() {

@@ -89,6 +89,16 @@ fn wrong_usage_is_status_two() {
         assert_eq!((ended.status, ended.out.as_str()), (Some(2), ""), "{args:?}: {ended:?}");
         assert!(ended.err.contains("--help"), "{args:?}: {ended:?}");
     }
+    // What a number is, in plain words.
+    for (option, value, words) in [
+        ("--panes", "many", "it must be a whole number, 0 or more"),
+        ("--seed", "-1", "it must be a whole number, 0 or more"),
+        ("--threads", "99999999999999999999", "the number is too large"),
+        ("--temperature", "hot", "it must be a number"),
+    ] {
+        let ended = home.run(&[option, value]);
+        assert!(ended.status == Some(2) && ended.err.contains(words), "{ended:?}");
+    }
     let ended = home.run(&["ask", "--temprature", "0", "x"]);
     assert!(ended.status == Some(2) && ended.err.contains("--temperature"), "{ended:?}");
 }

@@ -224,3 +224,48 @@ fn a_database_that_cannot_be_written_is_said() {
     assert!(out.contains("nano to ana: "), "the chat works: {out}");
     assert_eq!(home.run(&["history", "list", "--json", "--data", data]).objects().len(), 1);
 }
+
+/// A pipe today is a terminal tomorrow: what people and models wrote commands neither; JSON stays exact.
+#[test]
+fn nothing_that_is_shown_commands_a_terminal() {
+    let home = Home::new();
+    let evil = "a\\u001b]0;owned\\u0007 \\u009b31m\\u007f\\u202e end";
+    let file = |created: &str, written: &str| {
+        format!(
+            "{{\"batchroom_conversations\":1,\"conversations\":[{{\"person\":\"{evil}\",\"system\":null,\"created_unix_ms\":{created},\
+             \"updated_unix_ms\":2,\"leaf\":0,\"messages\":[{{\"node\":0,\"parent\":null,\"role\":\"user\",\"text\":\"{evil}\",\
+             \"created_unix_ms\":{written}}}]}}]}}"
+        )
+    };
+    home.file("evil.json", file("1", "1"));
+    home.run(&["history", "import", "evil.json"]).ok();
+    let wild = |text: &str| text.chars().any(|c| matches!(c, '\u{1b}' | '\u{7}' | '\u{7f}'..='\u{9f}' | '\u{202e}'));
+    let exact = "a\u{1b}]0;owned\u{7} \u{9b}31m\u{7f}\u{202e} end";
+    for args in [
+        &["history", "list"][..],
+        &["history", "show", "1"],
+        &["history", "search", "owned"],
+        &["history", "export", "1"],
+        &["history", "list", "--json"],
+        &["history", "show", "1", "--json"],
+        &["history", "search", "owned", "--json"],
+        &["history", "export", "1", "--format", "json"],
+    ] {
+        let out = home.run(args).ok();
+        assert!(out.contains("owned") && !wild(&out), "{args:?}: {out:?}");
+    }
+    assert_eq!(home.run(&["history", "show", "1", "--json"]).objects()[0]["messages"][0]["text"], exact);
+    home.run(&["history", "export", "1", "--format", "json", "--output", "all.json"]).ok();
+    let mode = std::fs::metadata(home.path().join("all.json")).expect("a file").permissions();
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777, 0o600);
+    home.run(&["history", "import", "all.json"]).ok();
+    assert_eq!(home.run(&["history", "show", "2", "--json"]).objects()[0]["person"], exact);
+
+    for (created, written, words) in [
+        ("99999999999999999", "1", "the time when it began is 99999999999999999"),
+        ("1", "-62135596800001", "message 0 was written"),
+    ] {
+        home.file("late.json", file(created, written));
+        home.run(&["history", "import", "late.json"]).refused(&["conversation 1", words, "a year from 1 to 9999"]);
+    }
+}

@@ -203,8 +203,9 @@ fn a_database_that_goes_away_is_noticed_and_all_is_said_anew() {
             // Another database, made elsewhere.
             let other = Place::new();
             let mut made = other.open();
-            said(&mut made, 1, "of the other", "yes");
-            drop(made);
+            let session = made.open_session(false).unwrap();
+            said(&mut made, session.id, "of the other", "yes");
+            drop((made, session));
             std::fs::copy(other.path(), place.path()).unwrap();
         }
         // Nothing is said meanwhile: it is noticed all the same.

@@ -77,8 +77,11 @@ fn a_library_that_never_stops_printing_holds_up_nothing() {
 fn the_shell_and_an_editor_have_the_real_terminal() {
     let folder = tempfile::tempdir().expect("a folder");
     let editor = folder.path().join("editor");
-    std::fs::write(&editor, "#!/bin/sh\nreadlink /proc/$$/fd/1 > $0.out\ntest -t 1 && test -t 2 && echo from the editor > $1\n")
-        .expect("a script");
+    std::fs::write(
+        &editor,
+        "#!/bin/sh\nled=$(readlink /proc/$$/fd/1)\necho $led > $0.out\ntest -t 1 && test -t 2 && echo from the editor > $1\n",
+    )
+    .expect("a script");
     let mut mode = std::fs::metadata(&editor).expect("a script").permissions();
     std::os::unix::fs::PermissionsExt::set_mode(&mut mode, 0o755);
     std::fs::set_permissions(&editor, mode).expect("a mode");

@@ -310,7 +310,7 @@ fn operating(rest: &[u8]) -> Found {
 /// What follows ESC P: parameters or intermediate bytes, and then a letter, make it a report.
 fn device(rest: &[u8]) -> Found {
     match rest.split_last() {
-        Some((0x21..=0x2f | 0x30..=0x3f, _)) | None => Found::More,
+        Some((0x21..=0x3f, _)) | None => Found::More,
         Some((0x40..=0x7e, before)) if !before.is_empty() => Found::Report,
         // The name of a terminal begins with a bar, and that is a letter here.
         Some((0x1b, _)) => Found::Broken,
