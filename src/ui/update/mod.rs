@@ -10,6 +10,7 @@ use super::editor::{DRAFT_MAX, Editor};
 use super::keymap::{self, Action, Edit};
 use super::machine;
 use super::params::{self, Form};
+use super::reading;
 use super::replay;
 use super::rich::code::Highlighter;
 use super::save::Saved;
@@ -20,6 +21,7 @@ use super::{bots, mouse};
 use crate::batch::UserId;
 use crate::engine::api::{Event, Limits, NoteKind, Pace, RunState, Snapshot, Verdict};
 use crate::hub::Progress;
+use crate::machine::MemorySpeed;
 use crate::sampling::SamplingParams;
 use crate::store::{Keeping, StoreError};
 use crate::text::Message;
@@ -75,6 +77,8 @@ pub enum Msg {
     },
     /// Keeping goes wrong, or well again.
     Keeping(Keeping),
+    /// This machine's memory was measured, or why not.
+    Measured(Result<MemorySpeed, String>),
     /// The time, when something on screen depends on it.
     Tick,
 }
@@ -143,6 +147,10 @@ pub enum Effect {
         user: UserId,
         name: String,
     },
+    /// Measure this machine's memory with so many threads, between steps.
+    Measure {
+        threads: usize,
+    },
 }
 
 /// Steps a second, from fast to slow; None is full speed.
@@ -168,6 +176,10 @@ fn take(state: &mut State, msg: Msg) -> Vec<Effect> {
         Msg::Key(key) if key.kind != KeyEventKind::Release => on_key(state, key),
         Msg::Key(_) => Vec::new(),
         Msg::Tick => bots::tick(state),
+        Msg::Measured(result) => {
+            reading::measured(state, result);
+            Vec::new()
+        }
         Msg::Log(lines) => {
             state.mode = Mode::Log { lines, below: 0 };
             Vec::new()
@@ -234,6 +246,7 @@ fn take(state: &mut State, msg: Msg) -> Vec<Effect> {
                 Ok(_) => {
                     // What the panels held was of the engine before.
                     (state.machine.frozen, state.machine.look) = (None, None);
+                    reading::on_new_engine(state);
                     bots::on_lost(state, None);
                     state.settings.for_new_engine(&state.snapshot.limits)
                 }
@@ -374,7 +387,11 @@ pub fn act(state: &mut State, action: Action) -> Vec<Effect> {
         Action::ClosePane if state.panes.len() > 1 && !state.focused().holds_text() => close_pane(state),
         Action::History => history::open(state),
         Action::Cancel if state.focused().live && !state.options.readonly => vec![Effect::Cancel(state.focused().person.user)],
-        Action::Pause => vec![Effect::Pause(state.snapshot.state != RunState::Paused)],
+        Action::Pause => {
+            let pause = state.snapshot.state != RunState::Paused;
+            machine::say_pause(state, pause);
+            vec![Effect::Pause(pause)]
+        }
         Action::Step => vec![Effect::Pause(true), Effect::Step(1)],
         Action::StepTen => vec![Effect::Pause(true), Effect::Step(10)],
         Action::Slower => set_pace_beside(state, true),
