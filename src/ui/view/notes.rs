@@ -45,7 +45,7 @@ pub fn draw_scrolled(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: 
         }
         let mut own = note_lines(note, people, &columns, theme);
         if scroll == 0 && age > 0 {
-            own.truncate(height.saturating_sub(lines.len()));
+            cut(&mut own, height.saturating_sub(lines.len()), columns.width);
         }
         lines.extend(own.into_iter().rev());
     }
@@ -57,6 +57,20 @@ pub fn draw_scrolled(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: 
         panel::put(buf, inner, row, line);
     }
     most
+}
+
+/// The first so many lines of a note; where there were more, the last of them says so.
+fn cut(lines: &mut Vec<Line<'static>>, rows: usize, width: usize) {
+    if lines.len() <= rows {
+        return;
+    }
+    lines.truncate(rows);
+    let Some(last) = lines.last_mut() else { return };
+    let all = last.width();
+    if let Some(words) = last.spans.last_mut() {
+        let room = (width + words.width()).saturating_sub(all + 1);
+        words.content = (text::clip(&words.content, room).trim_end_matches('…').to_owned() + "…").into();
+    }
 }
 
 fn figures(snapshot: &Snapshot, theme: Theme) -> Vec<String> {
