@@ -70,8 +70,7 @@ fn without_screen(model: &str) -> Run {
 
 fn with_screen(model: &str) -> Run {
     let home = tempfile::tempdir().expect("a folder");
-    let pair =
-        native_pty_system().openpty(PtySize { rows: 60, cols: 200, pixel_width: 0, pixel_height: 0 }).expect("a terminal");
+    let pair = native_pty_system().openpty(PtySize { rows: 60, cols: 200, pixel_width: 0, pixel_height: 0 }).expect("a terminal");
     let mut command = CommandBuilder::new(PROGRAM);
     command.args(arguments(model, home.path()));
     command.env("TERM", "xterm-256color");

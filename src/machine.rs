@@ -43,6 +43,14 @@ fn total_memory() -> Option<u64> {
     u64::try_from(pages).ok()?.checked_mul(u64::try_from(bytes).ok()?)
 }
 
+/// How fast main memory was read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MemorySpeed {
+    pub bytes_per_s: f64,
+    /// Bytes of the largest cache: what fits into it need not be read from memory.
+    pub last_cache: Option<u64>,
+}
+
 /// Bytes of the largest cache that the first CPU has a share of. None when the system does not say.
 pub fn last_cache() -> Option<u64> {
     let sizes = (0..8).filter_map(|index| {

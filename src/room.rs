@@ -20,6 +20,7 @@ use crate::config::{Config, PaceChoice};
 use crate::engine::{EngineHandle, Pace};
 use crate::hub::{self, Choice, NANO, Progress, Published, SMOLLM2};
 use crate::launch::{default_choice, launch_recorded, pace_for};
+use crate::machine::MemorySpeed;
 use crate::store;
 use crate::ui::desk::Desk;
 use crate::ui::keymap;
@@ -210,6 +211,10 @@ impl Room {
 impl Services for Room {
     fn launch(&self, model: &str) -> anyhow::Result<EngineHandle> {
         self.start(&Choice::parse(model)?)
+    }
+
+    fn memory_speed(&self, threads: usize) -> anyhow::Result<MemorySpeed> {
+        crate::commands::memory_speed(threads)
     }
 
     fn fetch(&self, progress: watch::Sender<Progress>) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>> {

@@ -23,7 +23,7 @@ use crate::launch::default_choice;
 use crate::text::printable;
 
 pub use ask::ask;
-pub use bench::{Scenario, bench};
+pub use bench::{Scenario, bench, memory_speed};
 pub use history::{HistoryCommand, history};
 pub use models::models;
 pub use pages::{completions, man};

@@ -7,15 +7,14 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::api::{StepAdmission, StepFinish, StepPreemption, StepRecord, StepRow};
-use crate::batch::UserId;
+use super::api::{Between, Rejected, StepRecord};
 use crate::scheduler::Waiting;
 
 /// Steps of one chunk.
 const CHUNK: usize = 256;
 /// Full chunks kept at most: 16,384 steps.
 const CHUNKS: usize = 64;
-/// Bytes of records kept at most (about). Below some 6 KB a step, which is a batch of a hundred, the count above is the
+/// Bytes of records kept at most, less what an allocator adds. Below some 6 KB a step, which is a batch of a hundred, the count above is the
 /// bound that is met first.
 const BYTES: usize = 96 << 20;
 
@@ -34,15 +33,49 @@ pub struct Timeline {
     bytes: usize,
 }
 
-/// About the bytes of a record.
+/// Bytes of a record: itself, its lists as large as they were made, and what their items hold elsewhere.
 fn bytes(record: &StepRecord) -> usize {
-    let lists = record.rows.len() * size_of::<StepRow>()
-        + record.admitted.len() * size_of::<StepAdmission>()
-        + record.preempted.len() * size_of::<StepPreemption>()
-        + record.finished.len() * size_of::<StepFinish>()
-        + record.waiting.len() * size_of::<(UserId, Waiting)>();
-    let texts: usize = record.between.iter().map(|_| 256).sum();
-    size_of::<StepRecord>() + lists + texts + 64
+    let lists = room(&record.rows)
+        + room(&record.admitted)
+        + room(&record.preempted)
+        + room(&record.finished)
+        + room(&record.waiting)
+        + room(&record.between);
+    let reasons: usize = record.waiting.iter().map(|(_, why)| named_in(why)).sum();
+    let texts: usize = record.between.iter().map(said_in).sum();
+    // The two counters before it, and the pointer to it in its chunk.
+    COUNTERS + size_of::<StepRecord>() + size_of::<Arc<StepRecord>>() + lists + reasons + texts
+}
+
+/// Of an [`Arc`], before what it holds.
+const COUNTERS: usize = 2 * size_of::<usize>();
+
+fn room<T>(list: &Vec<T>) -> usize {
+    list.capacity() * size_of::<T>()
+}
+
+/// Whom a reason to wait names.
+fn named_in(why: &Waiting) -> usize {
+    match why {
+        Waiting::Budget { spent_on, .. } | Waiting::PrefillBudget { spent_on, .. } => room(spent_on),
+        Waiting::Seats { .. }
+        | Waiting::Blocks { .. }
+        | Waiting::Behind { .. }
+        | Waiting::Group { .. }
+        | Waiting::SharedPrefix { .. }
+        | Waiting::Preempted { .. }
+        | Waiting::PreemptionStep
+        | Waiting::NotYet => 0,
+    }
+}
+
+fn said_in(between: &Between) -> usize {
+    match between {
+        Between::Refused { why: Rejected::Template(words) | Rejected::EngineGone(words) | Rejected::Words(words), .. } => {
+            words.capacity()
+        }
+        Between::Refused { .. } | Between::Changed(_) | Between::ChangeRefused(_) => 0,
+    }
 }
 
 impl Timeline {
@@ -116,6 +149,8 @@ impl FromIterator<Arc<StepRecord>> for Timeline {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::batch::UserId;
+    use crate::engine::api::StepRow;
 
     fn record(step: u64, rows: usize) -> Arc<StepRecord> {
         let row = StepRow {
@@ -156,6 +191,53 @@ mod tests {
         }
         assert!(timeline.bytes <= BYTES && timeline.len() < 8_000 && timeline.len() > CHUNK, "{}", timeline.len());
         assert_eq!(timeline.bytes, timeline.full.iter().map(|chunk| chunk.bytes).sum::<usize>());
+    }
+
+    /// Bytes that a value of this record has outside itself make it so much larger.
+    fn grows_by(less: &StepRecord, more: &StepRecord) -> usize {
+        bytes(more) - bytes(less)
+    }
+
+    #[test]
+    fn what_items_hold_elsewhere_is_counted() {
+        let waits = |names: usize| StepRecord {
+            waiting: vec![(UserId(1), Waiting::Budget { max_num_batched_tokens: 8, spent_on: vec![UserId(2); names] })],
+            ..StepRecord::default()
+        };
+        assert_eq!(grows_by(&waits(0), &waits(1_000)), 1_000 * size_of::<UserId>());
+        let prefill = |names: usize| StepRecord {
+            waiting: vec![(UserId(1), Waiting::PrefillBudget { tokens: 8, spent_on: vec![UserId(2); names] })],
+            ..StepRecord::default()
+        };
+        assert_eq!(grows_by(&prefill(0), &prefill(70)), 70 * size_of::<UserId>());
+        let refused = |words: String| StepRecord {
+            between: vec![Between::Refused { user: UserId(1), why: Rejected::Words(words) }],
+            ..StepRecord::default()
+        };
+        assert_eq!(grows_by(&refused(String::new()), &refused("x".repeat(4_096))), 4_096);
+        assert_eq!(grows_by(&StepRecord::default(), &refused(String::new())), size_of::<Between>());
+        // Lists are as large as they were made, however few items they have.
+        let roomy = StepRecord { rows: Vec::with_capacity(50), ..StepRecord::default() };
+        assert_eq!(grows_by(&StepRecord::default(), &roomy), 50 * size_of::<StepRow>());
+    }
+
+    #[test]
+    fn a_crowd_that_waits_is_kept_within_the_bound() {
+        // A hundred passed over in each step, each told of a hundred others: 40 KB a step, and hardly any rows.
+        let spent_on: Vec<UserId> = (0..100).map(UserId).collect();
+        let waiting: Vec<(UserId, Waiting)> = (0..64)
+            .map(|user| (UserId(user), Waiting::Budget { max_num_batched_tokens: 8, spent_on: spent_on.clone() }))
+            .collect();
+        // Records share nothing: measured from one, and the same one is put in again and again.
+        let one = Arc::new(StepRecord { waiting, ..StepRecord::default() });
+        let each = bytes(&one);
+        assert!(each > 64 * 100 * size_of::<UserId>());
+        let mut timeline = Timeline::default();
+        for _ in 0..6_000 {
+            timeline.push(one.clone());
+        }
+        assert!(timeline.bytes <= BYTES, "{}", timeline.bytes);
+        assert!(timeline.len() * each <= BYTES + 2 * CHUNK * each && timeline.len() > CHUNK, "{} of {each}", timeline.len());
     }
 
     #[test]

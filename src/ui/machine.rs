@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::keymap::{Action, Glance, Stroll};
+use super::keymap::{Action, Glance, Preset, Stroll, key_in};
+use super::reading::{self, Reading};
 use super::state::{Rooms, State};
 use super::update::Effect;
 use super::view::screen;
-use crate::engine::api::{Snapshot, StepRecord};
+use super::words::say;
+use crate::engine::api::{RunState, Snapshot, StepRecord};
 
 /// Steps that one column stands for, by zoom.
 pub const ZOOMS: [usize; 7] = [1, 2, 5, 10, 20, 50, 100];
@@ -132,12 +134,14 @@ pub struct Look {
     columns: usize,
     /// Lines of the words about the step that were scrolled away.
     pub scroll: usize,
+    /// A recording goes on by a step, to be seen here.
+    follows: bool,
 }
 
 impl Look {
     fn new(held: Arc<Snapshot>) -> Look {
         let place = held.timeline.len().saturating_sub(1);
-        Look { held, place, zoom: 0, left: 0, columns: 1, scroll: 0 }.settled()
+        Look { held, place, zoom: 0, left: 0, columns: 1, scroll: 0, follows: false }.settled()
     }
 
     /// Steps of one column.
@@ -221,6 +225,8 @@ pub struct Machine {
     pub frozen: Option<Arc<Snapshot>>,
     pub sort: Sort,
     pub span: Span,
+    /// How fast this machine's memory can be read.
+    pub reading: Reading,
 }
 
 impl Machine {
@@ -263,6 +269,7 @@ pub fn make_room(state: &mut State, action: Action) {
 /// What an action of the machine room does; None: it is no such action, or the room does it.
 pub fn act(state: &mut State, action: Action) -> Option<Vec<Effect>> {
     match action {
+        Action::Glance(Glance::Measure) => Some(reading::ask(state)),
         Action::Glance(glance) => {
             at_a_glance(state, glance);
             Some(Vec::new())
@@ -276,18 +283,37 @@ pub fn act(state: &mut State, action: Action) -> Option<Vec<Effect>> {
             }
         }),
         Action::View => {
-            state.machine.alone = None;
-            state.machine.look = None;
-            state.rooms = state.rooms.next();
-            let said = match state.rooms {
-                Rooms::Chats => "chat: the conversations alone",
-                Rooms::Both => "watch: conversations, and the machine beside them",
-                Rooms::Machine => "teach: every panel, and the newest step in words",
+            // From what has the whole screen back to the rooms, and on to the next of them.
+            show(state, state.rooms.next(), true);
+            Some(Vec::new())
+        }
+        Action::Show(preset) => {
+            let rooms = match preset {
+                Preset::Watch => Rooms::Both,
+                Preset::Teach => Rooms::Machine,
+                Preset::Chat => Rooms::Chats,
             };
-            state.say(state.options.theme.tr(said));
+            show(state, rooms, false);
             Some(Vec::new())
         }
         _ => None,
+    }
+}
+
+/// Puts a view on the screen and says which; `hint`: and by which key it is had at once.
+fn show(state: &mut State, rooms: Rooms, hint: bool) {
+    (state.machine.look, state.machine.alone, state.machine.scroll) = (None, None, 0);
+    state.rooms = rooms;
+    let (preset, said) = match rooms {
+        Rooms::Both => (Preset::Watch, "watch: conversations, and the machine beside them"),
+        Rooms::Machine => (Preset::Teach, "teach: every panel, and the newest step in words"),
+        Rooms::Chats => (Preset::Chat, "chat: the conversations alone"),
+    };
+    let theme = state.options.theme;
+    let (said, key) = (theme.tr(said), key_in(state.keys(), Action::Show(preset)));
+    match hint && !key.is_empty() {
+        true => state.say(say!(theme, "{} ({} goes there at once)", said, key)),
+        false => state.say(said),
     }
 }
 
@@ -295,7 +321,9 @@ fn at_a_glance(state: &mut State, glance: Glance) {
     let theme = state.options.theme;
     match glance {
         Glance::LookBack if state.machine.look.is_some() => state.machine.look = None,
-        Glance::LookBack if state.snapshot.timeline.is_empty() => state.say(theme.tr("there is no step yet to look back at")),
+        Glance::LookBack if state.snapshot.timeline.is_empty() && state.replay.is_none() => {
+            state.say(theme.tr("there is no step yet to look back at"));
+        }
         Glance::LookBack => {
             let held = state.machine.frozen.clone().unwrap_or_else(|| state.snapshot.clone());
             state.machine.look = Some(Look::new(held));
@@ -313,29 +341,69 @@ fn at_a_glance(state: &mut State, glance: Glance) {
                 None => Some(state.snapshot.clone()),
                 Some(_) => None,
             };
-            let said = match state.machine.frozen {
-                Some(_) => "the panels hold still; the engine runs on",
-                None => "the panels follow the engine again",
-            };
-            state.say(theme.tr(said));
+            let said = frozen_words(state);
+            state.say(said);
         }
         Glance::Sort => {
             state.machine.sort = state.machine.sort.next();
             state.say(theme.tr(state.machine.sort.said()));
         }
         Glance::Span => state.machine.span = state.machine.span.next(),
+        // It has an effect.
+        Glance::Measure => {}
     }
+}
+
+/// What holding still means now: what goes on beside it is not always the engine.
+fn frozen_words(state: &State) -> String {
+    let theme = state.options.theme;
+    let Some(held) = &state.machine.frozen else { return theme.tr("the panels follow the engine again").to_owned() };
+    let key = |action| key_in(state.keys(), action);
+    let (step, again) = (held.step, key(Action::Glance(Glance::Freeze)));
+    match state.snapshot.state {
+        _ if state.replay.is_some() => {
+            say!(theme, "the panels hold still at step {}; the recording can go on, and {} shows where it is then", step, again)
+        }
+        RunState::Paused => say!(
+            theme,
+            "the panels hold still at step {}, and the engine is paused: {} lets it run, {} lets the panels follow again",
+            step,
+            key(Action::Pause),
+            again
+        ),
+        RunState::Stopped => say!(theme, "the panels hold still at step {}; the engine has stopped", step),
+        RunState::Running | RunState::Idle => {
+            say!(theme, "the panels hold still at step {}; the engine runs on, and {} lets them follow again", step, again)
+        }
+    }
+}
+
+/// The engine is paused or let run by a key while the panels hold still: nothing on them will show it, so it is said.
+pub fn say_pause(state: &mut State, paused: bool) {
+    let Some(held) = &state.machine.frozen else { return };
+    let theme = state.options.theme;
+    let (step, again) = (held.step, key_in(state.keys(), Action::Glance(Glance::Freeze)));
+    state.say(match paused {
+        true => say!(theme, "the engine is paused; the panels still show step {} ({} lets them follow)", step, again),
+        false => say!(theme, "the engine runs; the panels still show step {} ({} lets them follow)", step, again),
+    });
 }
 
 fn walk(state: &mut State, stroll: Stroll) -> Vec<Effect> {
     let live = state.snapshot.clone();
     let most = screen::most_scroll(state);
+    let at_end_of_reel = next_frame(state);
     let Some(look) = &mut state.machine.look else { return Vec::new() };
     let page = look.columns.saturating_sub(1).max(1) * look.per();
     let last = look.held.timeline.len().saturating_sub(1);
     match stroll {
         Stroll::Back => look.go(look.place.saturating_sub(1)),
         Stroll::On if look.place < last => look.go(look.place + 1),
+        // A recording has more, and goes on by a step for whoever looks at its last one.
+        Stroll::On if at_end_of_reel.is_some() => {
+            look.follows = true;
+            return at_end_of_reel.map(Effect::Seek).into_iter().collect();
+        }
         // At the end of what is held: on to what has come since.
         Stroll::On | Stroll::Last => catch_up(look, live, stroll == Stroll::Last),
         Stroll::PageBack => look.go(look.place.saturating_sub(page)),
@@ -356,6 +424,22 @@ fn walk(state: &mut State, stroll: Stroll) -> Vec<Effect> {
         Stroll::Leave => state.machine.look = None,
     }
     Vec::new()
+}
+
+/// The frame after the one that a recording is at, where that is all that is held.
+fn next_frame(state: &State) -> Option<usize> {
+    let (reel, look) = (state.replay.as_ref()?, state.machine.look.as_ref()?);
+    let newest = |snapshot: &Snapshot| snapshot.timeline.back().map(|record| record.step);
+    (reel.frame < reel.steps && newest(&look.held) == newest(&state.snapshot)).then_some(reel.frame + 1)
+}
+
+/// A recording is at another frame: who asked for it from its steps sees it among them.
+pub fn sought(state: &mut State) {
+    let live = state.snapshot.clone();
+    if let Some(look) = state.machine.look.as_mut().filter(|look| look.follows) {
+        look.follows = false;
+        catch_up(look, live, true);
+    }
 }
 
 /// The steps that there are now; the cursor stays at its step, or goes one on, or to the newest.

@@ -13,7 +13,7 @@ use super::run::{HUNG_UP, Signals, draw};
 use super::state::{Options, State};
 use super::terminal::Screen;
 use super::update::{Effect, Msg, update};
-use crate::replay::Replay;
+use crate::replay::{Replay, ReplayError};
 
 /// Opens the screen on a recording, at a frame, and stays until the person leaves.
 ///
@@ -30,8 +30,7 @@ pub async fn play(mut replay: Replay, frame: usize, options: Options) -> anyhow:
     let mut player = Player {
         state,
         replay,
-        shown: None,
-        feed: Feed::default(),
+        shown: Shown::default(),
         screen,
         opened: Instant::now(),
         at: Duration::ZERO,
@@ -55,12 +54,41 @@ pub async fn play(mut replay: Replay, frame: usize, options: Options) -> anyhow:
     Ok(ExitCode::from(player.leave.unwrap_or(0)))
 }
 
+/// What of a recording is in the panes.
+#[derive(Debug, Default)]
+pub struct Shown {
+    /// The frame whose conversations they have.
+    frame: Option<usize>,
+    feed: Feed,
+}
+
+impl Shown {
+    /// Puts a frame on the screen.
+    ///
+    /// # Errors
+    /// When the recording cannot be followed to there.
+    pub fn seek(&mut self, state: &mut State, replay: &mut Replay, frame: usize) -> Result<(), ReplayError> {
+        replay.seek(frame)?;
+        let frame = replay.frame();
+        if self.frame.is_none_or(|shown| shown > frame) {
+            clear(state);
+            *self = Shown::default();
+        }
+        self.feed.take(state, replay.said(self.frame, frame));
+        self.frame = Some(frame);
+        state.snapshot = Arc::new(replay.snapshot());
+        if let Some(reel) = &mut state.replay {
+            (reel.frame, reel.time) = (frame, replay.time(frame));
+        }
+        super::machine::sought(state);
+        Ok(())
+    }
+}
+
 struct Player {
     state: State,
     replay: Replay,
-    /// The frame whose conversations are in the panes.
-    shown: Option<usize>,
-    feed: Feed,
+    shown: Shown,
     screen: Screen,
     opened: Instant,
     /// Engine time of the recording, and when it was that.
@@ -182,20 +210,8 @@ impl Player {
     }
 
     fn seek(&mut self, frame: usize) -> anyhow::Result<()> {
-        self.replay.seek(frame)?;
-        let frame = self.replay.frame();
-        if self.shown.is_none_or(|shown| shown > frame) {
-            clear(&mut self.state);
-            self.feed = Feed::default();
-            self.shown = None;
-        }
-        self.feed.take(&mut self.state, self.replay.said(self.shown, frame));
-        self.shown = Some(frame);
-        self.state.snapshot = Arc::new(self.replay.snapshot());
-        self.at = self.replay.time(frame);
-        if let Some(reel) = &mut self.state.replay {
-            (reel.frame, reel.time) = (frame, self.at);
-        }
+        self.shown.seek(&mut self.state, &mut self.replay, frame)?;
+        self.at = self.replay.time(self.replay.frame());
         Ok(())
     }
 

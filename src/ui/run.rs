@@ -18,6 +18,7 @@ use super::desk::Desk;
 use super::jobs::{Fetch, FetchNews, edited, fetching, finished, loaded};
 use super::keyboard::{self, Heard, Input, TURN};
 use super::keymap::Action;
+use super::measuring::{self, Measuring};
 use super::outside::{self, Gate, Outside};
 use super::rich::code::Highlighter;
 use super::state::{Options, State};
@@ -28,6 +29,7 @@ use crate::batch::{RequestId, UserId};
 use crate::engine::api::Place;
 use crate::engine::{EngineHandle, Event, Pace, RunState, Snapshot};
 use crate::hub::Progress;
+use crate::machine::MemorySpeed;
 use crate::sampling::SamplingParams;
 use crate::text::Message;
 
@@ -35,6 +37,9 @@ use crate::text::Message;
 pub trait Services: Send + Sync + 'static {
     /// Loads a model by name and starts an engine for it. Blocks.
     fn launch(&self, model: &str) -> anyhow::Result<EngineHandle>;
+
+    /// How fast main memory can be read with so many threads. Blocks for about a second, in bounded memory.
+    fn memory_speed(&self, threads: usize) -> anyhow::Result<MemorySpeed>;
 
     /// Brings the better model into the cache. Dropping the future stops it cleanly.
     fn fetch(&self, progress: watch::Sender<Progress>) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
@@ -149,6 +154,7 @@ struct App {
     colours: Option<JoinHandle<Highlighter>>,
     fetch: Option<Fetch>,
     launch: Option<JoinHandle<anyhow::Result<EngineHandle>>>,
+    measuring: Option<Measuring>,
     opened: Instant,
     /// When the last keys came, and whether they were a paste that the terminal did not mark.
     last_input: Instant,
@@ -180,6 +186,7 @@ impl App {
             colours: None,
             fetch: None,
             launch: None,
+            measuring: None,
             opened: Instant::now(),
             last_input: Instant::now(),
             pasting: false,
@@ -246,6 +253,7 @@ impl App {
             msg = self.desk.news() => self.take(msg),
             result = finished(&mut self.launch) => self.launched(result),
             progress = fetching(&mut self.fetch) => self.fetched(progress),
+            result = measuring::done(&mut self.measuring) => self.take(Msg::Measured(result)),
             () = frame_due => {}
             () = notice_over => self.take(Msg::Tick),
             () = bot_due => self.take(Msg::Tick),
@@ -323,6 +331,9 @@ impl App {
             Effect::Name { user, name } => self.engine.name(user, &name),
             Effect::FindChats(text) => self.desk.find(text),
             Effect::OpenChat { user, id } => self.desk.fetch(user, id),
+            Effect::Measure { threads } => {
+                self.measuring = Some(Measuring::start(self.engine.clone(), self.services.clone(), threads));
+            }
             Effect::Opened { key, id } => self.desk.know(key, id),
             // There is nothing recorded to go to.
             Effect::Seek(_) => {}
@@ -489,7 +500,7 @@ impl App {
             }
         }
         // What a person has set stays set.
-        if self.state.snapshot.state == RunState::Paused {
+        if super::reading::paused_by_hand(&self.state) {
             engine.pause(true);
         }
         if let Some(pace) = self.state.pace {

@@ -217,9 +217,9 @@ fn the_table_says_each_state_and_its_total() {
     assert!(total.contains("×2"), "{total}");
     assert_eq!(lines.iter().filter(|line| line.contains('└')).count(), 3, "each reason on its own line: {lines:#?}");
     let wide = wanted("users", &rich(), 160);
-    assert!(row_of(&wide, "dũng").contains("needs 21 blocks, can have 12 (1 kept back)"), "{wide:#?}");
+    assert!(row_of(&wide, "dũng").contains("needs 21 blocks, can have 11"), "{wide:#?}");
     let low = render(users::draw, &rich(), 60, 10);
-    assert!(row_of(&low, "測試").contains("step budget of 256 spent"), "{low:#?}");
+    assert!(row_of(&low, "測試").contains("step budget spent"), "{low:#?}");
 }
 
 #[test]
@@ -250,7 +250,7 @@ fn reasons_for_waiting_in_words() {
     assert_eq!(say(budget(many)), "step budget of 256 spent on ana, bình, chi and 2 more");
     assert_eq!(say(budget(Vec::new())), "step budget of 256 spent");
     let blocks = |watermark| Waiting::Blocks { needed: 7, free: 3, watermark };
-    assert_eq!(say(blocks(1)), "needs 7 blocks, can have 3 (1 kept back)");
+    assert_eq!(say(blocks(1)), "needs 7 blocks, can have 2 (3 less 1 kept back)");
     assert_eq!(say(blocks(0)), "needs 7 blocks, can have 3");
     assert_eq!(say(Waiting::Behind { ahead: 1 }), "behind 1 other");
     assert_eq!(say(Waiting::Behind { ahead: 2 }), "behind 2 others");

@@ -1,7 +1,10 @@
 //! Screens with their colours: what a terminal has after the bytes that are sent to it, in every theme.
 
-use batchroom::ui::state::State;
+use batchroom::machine::MemorySpeed;
+use batchroom::ui::machine::Panel;
+use batchroom::ui::state::{Rooms, State};
 use batchroom::ui::theme::{Colors, Shade, Theme};
+use batchroom::ui::update::Msg;
 use batchroom::ui::view::screen;
 use batchroom::ui::words::Lang;
 use crossterm::event::KeyCode;
@@ -9,6 +12,7 @@ use ratatui::backend::CrosstermBackend;
 use ratatui::layout::Rect;
 use ratatui::{Terminal, TerminalOptions, Viewport};
 
+use crate::layouts::busy;
 use crate::sample::rich;
 use crate::{act, key, state};
 
@@ -97,6 +101,45 @@ fn the_knobs_in_both_languages() {
             act(&mut state, key(KeyCode::F(10)));
             (0..4).for_each(|_| drop(act(&mut state, key(KeyCode::Down))));
             insta::assert_snapshot!(format!("knobs-{name}-{width}x{height}"), picture(&mut state, width, height));
+        }
+    }
+}
+
+const LANGS: [(&str, Lang); 2] = [("en", Lang::En), ("vi", Lang::Vi)];
+const SIZES: [(u16, u16); 3] = [(80, 24), (120, 36), (200, 60)];
+
+/// People at work, in this language; memory has been measured.
+fn at_work(lang: Lang) -> State {
+    let mut state = busy();
+    state.options.theme = Theme::new(Colors::Indexed).speaking(lang);
+    act(&mut state, Msg::Measured(Ok(MemorySpeed { bytes_per_s: 51.2e9, last_cache: Some(32 << 20) })));
+    state.notice = None;
+    state
+}
+
+#[test]
+fn each_panel_alone() {
+    for (name, lang) in LANGS {
+        for panel in Panel::ALL {
+            let mut state = at_work(lang);
+            state.machine.alone = Some(panel);
+            let panel = format!("{panel:?}").to_lowercase();
+            for (width, height) in SIZES {
+                insta::assert_snapshot!(format!("panel-{panel}-{name}-{width}x{height}"), picture(&mut state, width, height));
+            }
+        }
+    }
+}
+
+#[test]
+fn each_view() {
+    for (name, lang) in LANGS {
+        for (rooms, view) in [(Rooms::Both, "watch"), (Rooms::Machine, "teach"), (Rooms::Chats, "chat")] {
+            let mut state = at_work(lang);
+            state.rooms = rooms;
+            for (width, height) in SIZES {
+                insta::assert_snapshot!(format!("view-{view}-{name}-{width}x{height}"), picture(&mut state, width, height));
+            }
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use batchroom::batch::UserId;
-use batchroom::engine::api::{Snapshot, StepRecord, Timeline};
+use batchroom::engine::api::{RunState, Snapshot, StepRecord, Timeline};
 use batchroom::ui::machine::{Panel, Sort};
 use batchroom::ui::replay::Reel;
 use batchroom::ui::state::{Rooms, State};
@@ -14,6 +14,7 @@ use batchroom::ui::words::Lang;
 use crossterm::event::{KeyCode, KeyModifiers};
 
 use crate::layouts::{busy, picture};
+use crate::recording::{open, recording};
 use crate::sample::{CHANGED, HIT, STEP, fresh, rich};
 use crate::{act, key, state, type_text, with};
 
@@ -145,7 +146,7 @@ fn panels_come_alone_one_after_the_other() {
         for (width, height) in [(80, 24), (200, 60), (30, 8)] {
             picture(&mut state, width, height);
         }
-        type_text(&mut state, "x");
+        type_text(&mut state, "w");
     }
     act(&mut state, key(KeyCode::F(12)));
     assert_eq!(state.machine.alone, None, "after the last come the rooms");
@@ -309,5 +310,107 @@ fn pictures_of_panels_alone() {
         let mut state = busy();
         state.machine.alone = Some(panel);
         insta::assert_snapshot!(format!("alone-{name}-120x36"), picture(&mut state, 120, 36));
+    }
+}
+
+#[test]
+fn each_view_has_a_key_of_its_own() {
+    let mut state = busy();
+    let views = [('j', Rooms::Machine, "teach"), ('k', Rooms::Chats, "chat"), ('i', Rooms::Both, "watch")];
+    for (letter, rooms, name) in views {
+        // Also from what has the whole screen.
+        for opener in [KeyCode::F(11), KeyCode::F(12), KeyCode::Null] {
+            act(&mut state, key(opener));
+            act(&mut state, alt(letter));
+            assert!(state.rooms == rooms && !state.machine.is_open(), "{name}");
+        }
+        let said = state.notice.as_ref().unwrap().text.clone();
+        assert!(said.starts_with(name) && !said.contains("Alt-"), "{said}");
+        // Twice is the same.
+        act(&mut state, alt(letter));
+        assert_eq!(state.rooms, rooms);
+    }
+    act(&mut state, key(KeyCode::F(8)));
+    let said = state.notice.as_ref().unwrap().text.clone();
+    assert!(said.starts_with("teach") && said.contains("(Alt-J goes there at once)"), "{said}");
+    state.replay = Some(Reel::new(5_000, None));
+    act(&mut state, alt('k'));
+    assert_eq!(state.rooms, Rooms::Chats, "over a recording too");
+    state.replay = None;
+    state.options.readonly = true;
+    act(&mut state, alt('i'));
+    assert_eq!(state.rooms, Rooms::Both, "and where nothing can be changed");
+    for name in ["show_watch", "show_teach", "show_chat", "glance_measure"] {
+        assert!(batchroom::ui::keymap::action_named(name).is_some(), "{name} can be given another key");
+    }
+}
+
+#[test]
+fn freezing_says_what_goes_on_and_what_does_not() {
+    let notice = |state: &State| state.notice.as_ref().unwrap().text.clone();
+    let with_state = |state: &mut State, run: RunState| {
+        act(state, Msg::Snapshot(Arc::new(Snapshot { state: run, ..rich() })));
+    };
+    let mut state = busy();
+    act(&mut state, alt('z'));
+    assert_eq!(notice(&state), "the panels hold still at step 4182; the engine runs on, and Alt-Z lets them follow again");
+    // Pausing and going on is nothing that frozen panels could show.
+    assert_eq!(act(&mut state, key(KeyCode::F(2))), [Effect::Pause(true)]);
+    assert_eq!(notice(&state), "the engine is paused; the panels still show step 4182 (Alt-Z lets them follow)");
+    with_state(&mut state, RunState::Paused);
+    assert_eq!(act(&mut state, key(KeyCode::F(2))), [Effect::Pause(false)]);
+    assert_eq!(notice(&state), "the engine runs; the panels still show step 4182 (Alt-Z lets them follow)");
+    act(&mut state, alt('z'));
+    assert_eq!(notice(&state), "the panels follow the engine again");
+    act(&mut state, alt('z'));
+    let said = notice(&state);
+    assert!(said.contains("and the engine is paused: F2 lets it run, Alt-Z lets the panels follow again"), "{said}");
+    assert!(!said.contains("runs on"), "{said}");
+    act(&mut state, alt('z'));
+    with_state(&mut state, RunState::Stopped);
+    act(&mut state, alt('z'));
+    assert_eq!(notice(&state), "the panels hold still at step 4182; the engine has stopped");
+}
+
+#[test]
+fn a_recording_is_looked_into_from_its_beginning() {
+    let mut replay = recording();
+    let (mut state, mut shown) = open(&mut replay);
+    let first = picture(&mut state, 200, 60);
+    assert!(first.contains("the recording is at its beginning: → goes on by a step, Space plays it"), "{first}");
+    assert!(!first.to_lowercase().contains("type a prompt"), "{first}");
+    act(&mut state, key(KeyCode::F(11)));
+    assert!(state.machine.look.is_some(), "there is nothing yet, and a way on");
+    let empty = picture(&mut state, 120, 36);
+    assert!(empty.contains("before any step: → goes on to the first"), "{empty}");
+    for code in [KeyCode::Left, KeyCode::Home, KeyCode::End, KeyCode::PageDown, KeyCode::Char('p'), KeyCode::Char('-')] {
+        assert_eq!(act(&mut state, key(code)), []);
+        picture(&mut state, 80, 24);
+    }
+    for step in 1..=3 {
+        assert_eq!(act(&mut state, key(KeyCode::Right)), [Effect::Seek(step)]);
+        shown.seek(&mut state, &mut replay, step).unwrap();
+        assert_eq!(at(&state), step as u64, "the recording goes on under the cursor");
+    }
+    act(&mut state, key(KeyCode::Left));
+    assert_eq!(act(&mut state, key(KeyCode::Right)), [], "what is held is walked through first");
+    assert_eq!(at(&state), 3);
+    let last = replay.steps();
+    shown.seek(&mut state, &mut replay, last).unwrap();
+    act(&mut state, key(KeyCode::End));
+    assert_eq!(at(&state), last as u64);
+    assert_eq!(act(&mut state, key(KeyCode::Right)), [], "there is no more");
+}
+
+#[test]
+fn events_stay_however_many_people_there_are() {
+    let mut state = crowd();
+    for rooms in [Rooms::Both, Rooms::Machine] {
+        state.rooms = rooms;
+        for (width, height) in [(120, 36), (200, 60), (120, 30)] {
+            let picture = picture(&mut state, width, height);
+            assert!(picture.contains("events") && picture.contains("12 tokens, 2 ahead"), "{picture}");
+            assert!(picture.contains("live batch") && picture.contains("users"), "{picture}");
+        }
     }
 }

@@ -13,6 +13,8 @@ mod history;
 mod knobs;
 mod layouts;
 mod machine;
+mod reading;
+mod recording;
 mod tongues;
 
 use std::sync::Arc;

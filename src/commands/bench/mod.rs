@@ -20,6 +20,7 @@ use super::{INTERRUPTED, asked_to_end, choose};
 use crate::cli::BenchArgs;
 use crate::config::{Config, DeviceChoice, EngineConfig};
 use crate::machine;
+pub use bandwidth::memory_speed;
 use measure::{Bench, Sweep};
 use report::{Device, Report};
 pub use scenario::Scenario;

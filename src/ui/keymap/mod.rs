@@ -30,6 +30,7 @@ pub enum Action {
     Params,
     Zoom,
     View,
+    Show(Preset),
     Broadcast,
     Cancel,
     ClearChat,
@@ -102,6 +103,16 @@ pub enum Glance {
     Freeze,
     Sort,
     Span,
+    /// How fast this machine's memory can be read.
+    Measure,
+}
+
+/// Which rooms are shown, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preset {
+    Watch,
+    Teach,
+    Chat,
 }
 
 /// Moves over the steps that were, and inside a panel that is alone.
@@ -391,7 +402,12 @@ pub fn lookup(table: &[Binding], event: &KeyEvent) -> Option<Action> {
 
 /// The key to show for an action.
 pub fn key_for(action: Action) -> String {
-    let binding = room().iter().find(|binding| binding.action == action);
+    key_in(room(), action)
+}
+
+/// The same in a table; empty: it has none there.
+pub fn key_in(table: &[Binding], action: Action) -> String {
+    let binding = table.iter().find(|binding| binding.action == action);
     binding.and_then(|binding| binding.keys.first()).map(|key| display(action, *key)).unwrap_or_default()
 }
 
@@ -414,7 +430,8 @@ fn also_called(action: Action) -> String {
         Action::Glance(Glance::NextPanel) => {
             "events charts ledger percentiles latencies kv map users full screen expand zoom panel".into()
         }
-        Action::View => "layout preset chat watch teach machine room".into(),
+        Action::View | Action::Show(_) => "layout preset chat watch teach machine room".into(),
+        Action::Glance(Glance::Measure) => "memory bandwidth GB/s roofline speed of this machine B/s".into(),
         Action::ClearChat => "clear reset new chat".into(),
         Action::Help => "help keys glossary words".into(),
         Action::Regenerate => "regenerate retry redo answer".into(),

@@ -2,7 +2,7 @@
 
 use crossterm::event::KeyCode;
 
-use super::{ALT, Action, Binding, CTRL, Edit, Film, Glance, Group, Key, PickAct, SHIFT, Stroll, bind};
+use super::{ALT, Action, Binding, CTRL, Edit, Film, Glance, Group, Key, PickAct, Preset, SHIFT, Stroll, bind};
 
 /// Keys, actions, words. The footer shows the rows with a short name, in this order, as many as fit.
 pub const TABLE: &[Binding] = &[
@@ -24,7 +24,10 @@ pub const TABLE: &[Binding] = &[
         "look back at the steps that were",
         Group::Engine,
     ),
-    bind(Action::View, &[Key::plain(KeyCode::F(8))], "view", "watch (both rooms), teach (all panels), chat", Group::Panes),
+    bind(Action::View, &[Key::plain(KeyCode::F(8))], "view", "the next view: watch, teach, chat", Group::Panes),
+    PRESETS[0],
+    PRESETS[1],
+    PRESETS[2],
     bind(
         Action::Settings,
         &[Key::plain(KeyCode::F(10))],
@@ -77,6 +80,7 @@ pub const TABLE: &[Binding] = &[
     bind(Action::Glance(Glance::Freeze), &[Key::alt('z')], "", "hold the panels still while the engine runs on", Group::Engine),
     bind(Action::Glance(Glance::Sort), &[Key::alt('s')], "", "sort the users by the next column", Group::Engine),
     bind(Action::Glance(Glance::Span), &[Key::alt('t')], "", "charts of 60 s, 10 min, 1 h, 24 h", Group::Engine),
+    MEASURE,
     bind(Action::FullSpeed, &[Key::plain(KeyCode::F(6))], "", "full speed", Group::Engine),
     bind(
         Action::Witness,
@@ -186,7 +190,10 @@ pub const REPLAY: &[Binding] = &[
         "faster",
         "play at twice the speed",
     ),
-    bind(Action::View, &[Key::plain(KeyCode::F(8))], "panels", "watch (both rooms), teach (all panels), chat", Group::Panes),
+    bind(Action::View, &[Key::plain(KeyCode::F(8))], "panels", "the next view: watch, teach, chat", Group::Panes),
+    PRESETS[0],
+    PRESETS[1],
+    PRESETS[2],
     bind(
         Action::Glance(Glance::LookBack),
         &[Key::plain(KeyCode::F(11))],
@@ -278,6 +285,9 @@ pub const LOOK: &[Binding] = &[
     PROGRAM[2],
     PROGRAM[3],
     PROGRAM[4],
+    PROGRAM[5],
+    PROGRAM[6],
+    PROGRAM[7],
 ];
 
 /// The keys while one panel is alone.
@@ -316,6 +326,13 @@ pub const ALONE: &[Binding] = &[
         "charts of 60 s, 10 min, 1 h, 24 h",
         Group::Engine,
     ),
+    bind(
+        Action::Glance(Glance::Measure),
+        &[Key::alt('x'), Key::plain(KeyCode::Char('x'))],
+        "",
+        "measure how fast this machine's memory can be read",
+        Group::Engine,
+    ),
     bind(Action::Glance(Glance::Freeze), &[Key::alt('z')], "", "hold the panels still while the engine runs on", Group::Engine),
     ENGINE[0],
     ENGINE[1],
@@ -327,7 +344,29 @@ pub const ALONE: &[Binding] = &[
     PROGRAM[2],
     PROGRAM[3],
     PROGRAM[4],
+    PROGRAM[5],
+    PROGRAM[6],
+    PROGRAM[7],
 ];
+
+/// A view of its own each, from anywhere.
+const PRESETS: [Binding; 3] = [
+    preset(Preset::Watch, &[Key::alt('i')], "watch: conversations, and the machine beside them"),
+    preset(Preset::Teach, &[Key::alt('j')], "teach: every panel, and the newest step in words"),
+    preset(Preset::Chat, &[Key::alt('k')], "chat: the conversations alone"),
+];
+
+const fn preset(preset: Preset, keys: &'static [Key], about: &'static str) -> Binding {
+    bind(Action::Show(preset), keys, "", about, Group::Panes)
+}
+
+const MEASURE: Binding = bind(
+    Action::Glance(Glance::Measure),
+    &[Key::alt('x')],
+    "",
+    "measure how fast this machine's memory can be read",
+    Group::Engine,
+);
 
 /// What holds for the engine wherever one is.
 const ENGINE: [Binding; 5] = [
@@ -339,8 +378,11 @@ const ENGINE: [Binding; 5] = [
 ];
 
 /// What holds for the program while the machine room is looked into.
-const PROGRAM: [Binding; 5] = [
-    bind(Action::View, &[Key::plain(KeyCode::F(8))], "", "watch (both rooms), teach (all panels), chat", Group::Panes),
+const PROGRAM: [Binding; 8] = [
+    bind(Action::View, &[Key::plain(KeyCode::F(8))], "", "the next view: watch, teach, chat", Group::Panes),
+    PRESETS[0],
+    PRESETS[1],
+    PRESETS[2],
     bind(Action::Palette, &[Key::ctrl('p')], "", "list every action and run one", Group::Program),
     bind(Action::Help, &[Key::plain(KeyCode::F(1))], "help", "these keys", Group::Program),
     bind(Action::Redraw, &[Key::ctrl('l')], "", "draw the screen again", Group::Program),

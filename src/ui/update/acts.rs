@@ -61,7 +61,11 @@ pub fn act(state: &mut State, action: Action) -> Vec<Effect> {
 /// What the engine, the model and the bots are told; None: the action is not for them.
 fn act_on_engine(state: &mut State, action: Action) -> Option<Vec<Effect>> {
     Some(match action {
-        Action::Pause => vec![Effect::Pause(state.snapshot.state != RunState::Paused)],
+        Action::Pause => {
+            let pause = state.snapshot.state != RunState::Paused;
+            machine::say_pause(state, pause);
+            vec![Effect::Pause(pause)]
+        }
         Action::Step => vec![Effect::Pause(true), Effect::Step(1)],
         Action::StepTen => vec![Effect::Pause(true), Effect::Step(10)],
         Action::Slower => set_pace_beside(state, true),

@@ -8,6 +8,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseEvent
 
 use super::keymap::{self, Action};
 use super::params;
+use super::reading;
 use super::rich::code::Highlighter;
 use super::save::Saved;
 use super::state::{Mode, State};
@@ -15,6 +16,7 @@ use super::{bots, mouse, told};
 use crate::batch::UserId;
 use crate::engine::api::{Event, Limits, NoteKind, Pace, Snapshot, Verdict};
 use crate::hub::Progress;
+use crate::machine::MemorySpeed;
 use crate::sampling::SamplingParams;
 use crate::store::{Keeping, StoreError};
 use crate::text::Message;
@@ -76,6 +78,8 @@ pub enum Msg {
     },
     /// Keeping goes wrong, or well again.
     Keeping(Keeping),
+    /// This machine's memory was measured, or why not.
+    Measured(Result<MemorySpeed, String>),
     /// The time, when something on screen depends on it.
     Tick,
 }
@@ -144,6 +148,10 @@ pub enum Effect {
         user: UserId,
         name: String,
     },
+    /// Measure this machine's memory with so many threads, between steps.
+    Measure {
+        threads: usize,
+    },
 }
 
 /// Takes a message in. `now` is the time since the screen was opened.
@@ -201,6 +209,7 @@ fn take_in(state: &mut State, news: Msg) {
         Msg::Log(lines) => state.mode = Mode::Log { lines, below: 0 },
         Msg::Saved(saved) => files::on_saved(state, saved),
         Msg::Edited(user, result) => files::on_edited(state, user, result),
+        Msg::Measured(result) => reading::measured(state, result),
         Msg::Colours(highlighter) => {
             state.panes.iter_mut().for_each(|pane| pane.transcript.colour(&highlighter));
             state.highlighter = Some(highlighter);

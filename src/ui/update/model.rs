@@ -2,9 +2,9 @@
 
 use super::Effect;
 use crate::hub::Progress;
-use crate::ui::bots;
 use crate::ui::state::{Better, Download, State};
 use crate::ui::words::say;
+use crate::ui::{bots, reading};
 
 pub(super) fn model(state: &mut State) -> Vec<Effect> {
     match state.better.clone() {
@@ -87,6 +87,7 @@ pub(super) fn on_switched(state: &mut State, result: Result<String, String>) -> 
     if result.is_ok() {
         // What the panels held was of the engine before.
         (state.machine.frozen, state.machine.look) = (None, None);
+        reading::on_new_engine(state);
         bots::on_lost(state, None);
         effects = state.settings.for_new_engine(&state.snapshot.limits);
     }

@@ -60,7 +60,11 @@ pub fn draw(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: &People, 
     let (sum, waste) = (sum(kv, width, theme), waste(snapshot, width, theme));
     let (fits, legend) = (fits(snapshot, width, theme), legend(kv, people, width, theme));
     // The legend before what fits: without it the map cannot be read.
-    let under = if lines < LINES { vec![sum, waste, legend] } else { vec![sum, waste, fits, legend] };
+    let under = match lines {
+        0..=2 => vec![sum, legend],
+        3 => vec![sum, waste, legend],
+        _ => vec![sum, waste, fits, legend],
+    };
     for (place, line) in under.into_iter().take(lines).enumerate() {
         panel::put(buf, inner, map + place, line);
     }
@@ -155,14 +159,33 @@ pub(super) fn waste_wordings(snapshot: &Snapshot, theme: Theme) -> Vec<String> {
     let (share, reserved) = (tenths(empty, slots), format::percent(kv.reserved_max as u64, kv.total as u64));
     let context = format::count(snapshot.limits.max_model_len as u64);
     let (empty, slots) = (format::count(empty as u64), format::count(slots as u64));
-    let long = say!(theme, "waste now {} ({} of {} slots)", share, empty, slots);
-    let reserve = say!(theme, "reserving {} each would need {}", context, reserved);
+    // Everybody in the batch with room for a whole context: how it was done before there were pages.
+    let long = say!(
+        theme,
+        "waste: {} of {} token places in used blocks are empty ({}) · a whole context ({} tokens) set aside for each of {} would take {} of this memory",
+        empty,
+        slots,
+        share,
+        context,
+        snapshot.running,
+        reserved
+    );
+    let middle = say!(
+        theme,
+        "waste: {} of {} token places are empty ({}) · a whole context ({}) set aside for each would take {}",
+        empty,
+        slots,
+        share,
+        context,
+        reserved
+    );
     vec![
-        say!(theme, "{} · {} of the memory", long, reserve),
-        format!("{long} · {reserve}"),
-        format!("{} · {reserve}", say!(theme, "waste now {}", share)),
-        say!(theme, "waste {} · reserving all: {}", share, reserved),
-        say!(theme, "waste now {}", share),
+        long,
+        middle,
+        say!(theme, "waste {} (empty places) · a whole context for each would take {}", share, reserved),
+        say!(theme, "waste {} · a whole context for each: {}", share, reserved),
+        say!(theme, "waste: {} of {} places empty", empty, slots),
+        say!(theme, "waste {}", share),
     ]
 }
 

@@ -77,10 +77,11 @@ fn paid(snapshot: &Snapshot, theme: Theme) -> Vec<String> {
     let ledger = &snapshot.ledger;
     let all = snapshot.totals.prompt_tokens.saturating_add(snapshot.totals.generated_tokens);
     let (again, share) = (format::count(ledger.recomputed_total), format::percent(ledger.recomputed_total, all));
-    let preemptions = format::count(snapshot.totals.preemptions);
+    let preemptions = usize::try_from(snapshot.totals.preemptions).unwrap_or(usize::MAX);
+    let times = theme.plural(preemptions, "preempted {} time", "preempted {} times");
     vec![
-        say!(theme, "preemption: {} tokens computed again ({} of all), {} times", again, share, preemptions),
-        say!(theme, "preemption: {} tokens computed again", again),
+        say!(theme, "{}: {} tokens computed again so far ({} of all)", times, again, share),
+        say!(theme, "{}: {} tokens computed again", times, again),
         say!(theme, "computed again: {}", again),
     ]
 }

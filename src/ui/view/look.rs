@@ -9,6 +9,7 @@ use super::lanes::{self, Cell, Plot, Window};
 use super::{panel, step};
 use crate::batch::UserId;
 use crate::engine::api::{Snapshot, Timeline};
+use crate::ui::keymap::{Action, Stroll, key_in};
 use crate::ui::machine::{self, Look};
 use crate::ui::people::People;
 use crate::ui::state::State;
@@ -68,7 +69,11 @@ pub fn draw(buf: &mut Buffer, area: Rect, state: &State, look: &Look, people: &P
             let words = step::sentences(record, before.map(|before| &**before), people, theme);
             step::draw_words(buf, inner, &words, look.scroll, theme)
         }
-        None => 0,
+        None => {
+            let key = key_in(state.keys(), Action::Stroll(Stroll::On));
+            let words = say!(theme, "The recording is at its beginning, before any step: {} goes on to the first.", key);
+            step::draw_words(buf, inner, &[(words, theme.text())], 0, theme)
+        }
     }
 }
 

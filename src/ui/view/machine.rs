@@ -4,9 +4,12 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::{charts, kv, ledger, look, notes, signals, step, timeline, times, users};
+use crate::ui::keymap::{Action, Film, key_in};
 use crate::ui::machine::Panel;
 use crate::ui::people::People;
+use crate::ui::reading::Wall;
 use crate::ui::state::{Rooms, State};
+use crate::ui::words::say;
 
 /// Tells the walk through the steps how many columns there are.
 pub fn measure(state: &mut State, area: Rect) {
@@ -52,6 +55,18 @@ impl Panel {
         }
     }
 
+    /// Rows with which it can be read, where everything it wants would leave others none.
+    fn enough(self, state: &State, columns: u16) -> u16 {
+        let wanted = self.wanted(state, columns);
+        match self {
+            Panel::Timeline => wanted.min(11),
+            Panel::Users => wanted.min(users::enough_height(state.shown())),
+            Panel::Kv => wanted.min(6),
+            Panel::Step => wanted.min(8),
+            other => other.least(),
+        }
+    }
+
     fn wanted(self, state: &State, columns: u16) -> u16 {
         let snapshot = state.shown();
         match self {
@@ -70,19 +85,39 @@ impl Panel {
     fn draw(self, buf: &mut Buffer, area: Rect, state: &State, people: &People) {
         let (snapshot, theme) = (state.shown(), state.options.theme);
         match self {
-            Panel::Timeline => timeline::draw(buf, area, snapshot, people, theme),
+            Panel::Timeline => {
+                let _ = timeline::draw_scrolled(buf, area, snapshot, people, theme, (None, &invitation(state)));
+            }
             Panel::Step => step::draw(buf, area, snapshot, people, theme),
             Panel::Users => {
                 let _ = users::draw_sorted(buf, area, snapshot, people, theme, (state.machine.sort, None));
             }
             Panel::Kv => kv::draw(buf, area, snapshot, people, theme),
-            Panel::Charts => charts::draw_over(buf, area, snapshot, people, theme, state.machine.span),
+            Panel::Charts => charts::draw_over(buf, area, snapshot, theme, (state.machine.span, &Wall::of(state))),
             Panel::Times => times::draw(buf, area, snapshot, people, theme),
             Panel::Ledger => ledger::draw(buf, area, snapshot, people, theme),
             Panel::Signals => signals::draw(buf, area, snapshot, people, theme),
             Panel::Notes => notes::draw(buf, area, snapshot, people, theme),
         }
     }
+}
+
+/// What can be done before the first step.
+fn invitation(state: &State) -> String {
+    let theme = state.options.theme;
+    let key = |film| key_in(state.keys(), Action::Replay(film));
+    if state.replay.is_some() {
+        return say!(
+            theme,
+            "the recording is at its beginning: {} goes on by a step, {} plays it",
+            key(Film::On),
+            key(Film::Play)
+        );
+    }
+    if state.options.readonly {
+        return theme.tr("no step yet; this screen is read-only and sends nothing").to_owned();
+    }
+    theme.tr(timeline::INVITATION).to_owned()
 }
 
 /// How far what has the whole screen can be scrolled.
@@ -108,11 +143,11 @@ fn draw_alone(buf: &mut Buffer, area: Rect, panel: Panel, state: &State, people:
     let (snapshot, theme) = (state.shown(), state.options.theme);
     match panel {
         Panel::Step => step::draw_scrolled(buf, area, snapshot, people, theme, scroll),
-        Panel::Charts => charts::draw_large(buf, area, snapshot, theme, state.machine.span, scroll),
+        Panel::Charts => charts::draw_large(buf, area, snapshot, theme, (state.machine.span, &Wall::of(state)), scroll),
         Panel::Ledger => ledger::draw_scrolled(buf, area, snapshot, people, theme, scroll),
         Panel::Signals => signals::draw_scrolled(buf, area, snapshot, people, theme, scroll),
         Panel::Notes => notes::draw_scrolled(buf, area, snapshot, people, theme, scroll),
-        Panel::Timeline => timeline::draw_scrolled(buf, area, snapshot, people, theme, Some(scroll)),
+        Panel::Timeline => timeline::draw_scrolled(buf, area, snapshot, people, theme, (Some(scroll), &invitation(state))),
         Panel::Users => users::draw_sorted(buf, area, snapshot, people, theme, (state.machine.sort, Some(scroll))),
         Panel::Times => times::draw_scrolled(buf, area, snapshot, people, theme, scroll),
         Panel::Kv => {
@@ -122,38 +157,35 @@ fn draw_alone(buf: &mut Buffer, area: Rect, panel: Panel, state: &State, people:
     }
 }
 
-/// One under the other. Panels from the end go away until the first three have all the rows that they want, or
-/// there are no more than three; then each gets at least what it needs, and the rest goes where more is wanted.
+/// Rows from which on the events keep their few, whoever else is there: what happened is told nowhere else.
+const EVENTS_FROM: u16 = 26;
+
+/// One under the other, each with at least what it needs; the rest goes where more is wanted.
 fn stack(buf: &mut Buffer, area: Rect, state: &State, people: &People, panels: &[Panel]) {
-    let least = |panels: &[Panel]| panels.iter().map(|panel| panel.least()).sum::<u16>();
-    let first = panels.len().min(3);
-    let wanted: u16 = panels[..first].iter().map(|panel| panel.wanted(state, area.width)).sum();
-    let mut kept = panels.len();
-    while kept > first && wanted + least(&panels[first..kept]) > area.height {
-        kept -= 1;
+    let events = panels.contains(&Panel::Notes) && area.height >= EVENTS_FROM;
+    let others: Vec<Panel> = panels.iter().copied().filter(|panel| !events || *panel != Panel::Notes).collect();
+    let wanted = |panel: Panel| panel.wanted(state, area.width);
+    let enough = |panel: Panel| panel.enough(state, area.width);
+    let room = area.height - if events { Panel::Notes.least() } else { 0 };
+    // With few rows the first panels have what they want; with more of them, what they need, so that more are there.
+    let goal = |panel: Panel| if events { enough(panel) } else { wanted(panel) };
+    let mut shares = least_shares(kept(&others, room, goal), room, wanted);
+    if events {
+        shares.push((Panel::Notes, Panel::Notes.least()));
     }
-    // Two that can be read are worth more than three that cannot.
-    if kept == 3 && area.height < wanted {
-        let two: u16 = panels[..2].iter().map(|panel| panel.wanted(state, area.width)).sum();
-        kept = if two + panels[2].least() > area.height { 2 } else { 3 };
-    }
-    let panels = &panels[..kept.min(panels.len())];
-    let scarce = area.height < least(panels) + 4;
-    let mut shares: Vec<(Panel, u16)> = Vec::new();
-    let mut left = area.height;
-    for panel in panels {
-        let rows =
-            if scarce { panel.wanted(state, area.width).clamp(panel.least(), left.max(panel.least())) } else { panel.least() };
-        if left >= rows {
-            shares.push((*panel, rows));
-            left -= rows;
+    let mut left = area.height.saturating_sub(shares.iter().map(|(_, rows)| rows).sum());
+    let mut share_out = |goal: &dyn Fn(Panel) -> u16, all: bool| {
+        for (panel, rows) in &mut shares {
+            let more = goal(*panel).saturating_sub(*rows);
+            // The table of users puts reasons on lines of their own when there are lines for all of them.
+            if more <= left || !(all && *panel == Panel::Users) {
+                *rows += more.min(left);
+                left -= more.min(left);
+            }
         }
-    }
-    for (panel, rows) in &mut shares {
-        let more = panel.wanted(state, area.width).saturating_sub(*rows).min(left);
-        *rows += more;
-        left -= more;
-    }
+    };
+    share_out(&enough, false);
+    share_out(&wanted, true);
     // What nobody wants goes to the last panel: events and charts have use for any number of rows.
     if let Some((_, rows)) = shares.last_mut() {
         *rows += left;
@@ -163,4 +195,36 @@ fn stack(buf: &mut Buffer, area: Rect, state: &State, people: &People, panels: &
         panel.draw(buf, Rect { y, height: rows, ..area }, state, people);
         y += rows;
     }
+}
+
+/// The panels that there is room for: those from the end go away until the first three have the rows of their goal, or there
+/// are no more than three.
+fn kept(panels: &[Panel], room: u16, goal: impl Fn(Panel) -> u16) -> &[Panel] {
+    let least = |panels: &[Panel]| panels.iter().map(|panel| panel.least()).sum::<u16>();
+    let all = |panels: &[Panel]| panels.iter().map(|panel| goal(*panel)).sum::<u16>();
+    let first = panels.len().min(3);
+    let mut kept = panels.len();
+    while kept > first && all(&panels[..first]) + least(&panels[first..kept]) > room {
+        kept -= 1;
+    }
+    // Two that can be read are worth more than three that cannot.
+    if kept == 3 && room < all(&panels[..3]) && all(&panels[..2]) + panels[2].least() > room {
+        kept = 2;
+    }
+    &panels[..kept]
+}
+
+/// What each needs; where there is little, the first ones get what they want.
+fn least_shares(panels: &[Panel], room: u16, wanted: impl Fn(Panel) -> u16) -> Vec<(Panel, u16)> {
+    let scarce = room < panels.iter().map(|panel| panel.least()).sum::<u16>() + 4;
+    let mut shares = Vec::new();
+    let mut left = room;
+    for panel in panels {
+        let rows = if scarce { wanted(*panel).clamp(panel.least(), left.max(panel.least())) } else { panel.least() };
+        if left >= rows {
+            shares.push((*panel, rows));
+            left -= rows;
+        }
+    }
+    shares
 }

@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 
 use super::panel;
 use crate::batch::UserId;
-use crate::engine::api::{FinishReason, Note, NoteKind, Snapshot, TakenBy, Verdict};
+use crate::engine::api::{FinishReason, Note, NoteKind, Snapshot, TakenBy, Verdict, Witnessed};
 use crate::ui::people::People;
 use crate::ui::theme::Theme;
 use crate::ui::words::say;
@@ -37,13 +37,17 @@ pub fn draw_scrolled(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: 
         return 0;
     }
     let columns = Columns::new(snapshot, people, width);
-    // From the newest back until the panel is full; what does not fit whole loses its first lines.
+    // From the newest back until the panel is full. Of what does not fit whole the beginning is shown; of the newest its end.
     let mut lines: Vec<Line<'static>> = Vec::new();
-    for note in snapshot.notes.iter().rev() {
+    for (age, note) in snapshot.notes.iter().rev().enumerate() {
         if lines.len() >= height.saturating_add(scroll) {
             break;
         }
-        lines.extend(note_lines(note, people, &columns, theme).into_iter().rev());
+        let mut own = note_lines(note, people, &columns, theme);
+        if scroll == 0 && age > 0 {
+            cut(&mut own, height.saturating_sub(lines.len()), columns.width);
+        }
+        lines.extend(own.into_iter().rev());
     }
     // There is no scrolling past the oldest.
     let most = lines.len().saturating_sub(height);
@@ -53,6 +57,20 @@ pub fn draw_scrolled(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: 
         panel::put(buf, inner, row, line);
     }
     most
+}
+
+/// The first so many lines of a note; where there were more, the last of them says so.
+fn cut(lines: &mut Vec<Line<'static>>, rows: usize, width: usize) {
+    if lines.len() <= rows {
+        return;
+    }
+    lines.truncate(rows);
+    let Some(last) = lines.last_mut() else { return };
+    let all = last.width();
+    if let Some(words) = last.spans.last_mut() {
+        let room = (width + words.width()).saturating_sub(all + 1);
+        words.content = (text::clip(&words.content, room).trim_end_matches('…').to_owned() + "…").into();
+    }
 }
 
 fn figures(snapshot: &Snapshot, theme: Theme) -> Vec<String> {
@@ -151,44 +169,51 @@ pub fn words(kind: &NoteKind, people: &People, theme: Theme) -> (String, Style) 
             };
             (words, theme.quiet())
         }
-        NoteKind::Preempted { by, lost, .. } => {
-            let lost = tokens(*lost, theme);
-            let words = match by {
-                TakenBy::User(by) => say!(theme, "preempted for {}: gives up {}", panel::name(people, *by), lost),
-                TakenBy::Itself => say!(theme, "preempted by its own lack of blocks: gives up {}", lost),
-                TakenBy::Seats => say!(theme, "preempted because there are fewer seats: gives up {}", lost),
-                TakenBy::KvBudget => say!(theme, "preempted because there is less KV memory: gives up {}", lost),
-            };
-            (words, theme.warn())
-        }
+        NoteKind::Preempted { by, lost, .. } => (preempted(*by, *lost, people, theme), theme.warn()),
         NoteKind::Changed { what } => (say!(theme, "changed: {}", told::change(what, theme)), theme.strong()),
         NoteKind::ChangeRefused { why } => (say!(theme, "not changed: {}", told::not_changed(why, theme)), theme.bad()),
         NoteKind::RecordingEnded { why } => (say!(theme, "recording ended: {}", told::recording_end(why, theme)), theme.bad()),
-        NoteKind::Witnessed(witnessed) => match &witnessed.verdict {
-            Verdict::Same => {
-                let tokens = tokens(witnessed.tokens, theme);
-                (say!(theme, "witness: {} alone, every logit the same bits", tokens), theme.good())
-            }
-            Verdict::Differs { at, token: true } => {
-                (say!(theme, "witness: alone, token {} of the answer has another token", at + 1), theme.bad())
-            }
-            Verdict::Differs { at, token: false } => {
-                (say!(theme, "witness: alone, token {} of the answer has other logits", at + 1), theme.bad())
-            }
-            Verdict::NotRun { why } => (say!(theme, "witness: not computed again: {}", told::not_run(why, theme)), theme.warn()),
-        },
-        NoteKind::Finished { reason, generated, .. } => {
-            let generated = tokens(*generated, theme);
-            match reason {
-                FinishReason::Stop => (say!(theme, "finished after {}", generated), theme.good()),
-                FinishReason::Length => (say!(theme, "stopped at its token limit after {}", generated), theme.good()),
-                FinishReason::ContextFull => (say!(theme, "stopped: context full after {}", generated), theme.warn()),
-                FinishReason::KvFull => (say!(theme, "stopped: KV memory full after {}", generated), theme.warn()),
-                FinishReason::Cancelled => (say!(theme, "cancelled after {}", generated), theme.quiet()),
-                FinishReason::Failed => (say!(theme, "failed after {}", generated), theme.bad()),
-            }
-        }
+        NoteKind::Witnessed(found) => witnessed(found, theme),
+        NoteKind::Finished { reason, generated, .. } => finished(*reason, *generated, theme),
         NoteKind::Rejected { why, .. } => (say!(theme, "refused: {}", crate::ui::refusal::refused(why, theme)), theme.bad()),
+    }
+}
+
+fn preempted(by: TakenBy, lost: usize, people: &People, theme: Theme) -> String {
+    let lost = tokens(lost, theme);
+    match by {
+        TakenBy::User(by) => say!(theme, "preempted for {}: gives up {}", panel::name(people, by), lost),
+        TakenBy::Itself => say!(theme, "preempted by its own lack of blocks: gives up {}", lost),
+        TakenBy::Seats => say!(theme, "preempted because there are fewer seats: gives up {}", lost),
+        TakenBy::KvBudget => say!(theme, "preempted because there is less KV memory: gives up {}", lost),
+    }
+}
+
+fn witnessed(found: &Witnessed, theme: Theme) -> (String, Style) {
+    match &found.verdict {
+        Verdict::Same => {
+            let tokens = tokens(found.tokens, theme);
+            (say!(theme, "witness: {} alone, every logit the same bits", tokens), theme.good())
+        }
+        Verdict::Differs { at, token: true } => {
+            (say!(theme, "witness: alone, token {} of the answer has another token", at + 1), theme.bad())
+        }
+        Verdict::Differs { at, token: false } => {
+            (say!(theme, "witness: alone, token {} of the answer has other logits", at + 1), theme.bad())
+        }
+        Verdict::NotRun { why } => (say!(theme, "witness: not computed again: {}", told::not_run(why, theme)), theme.warn()),
+    }
+}
+
+fn finished(reason: FinishReason, generated: usize, theme: Theme) -> (String, Style) {
+    let generated = tokens(generated, theme);
+    match reason {
+        FinishReason::Stop => (say!(theme, "finished after {}", generated), theme.good()),
+        FinishReason::Length => (say!(theme, "stopped at its token limit after {}", generated), theme.good()),
+        FinishReason::ContextFull => (say!(theme, "stopped: context full after {}", generated), theme.warn()),
+        FinishReason::KvFull => (say!(theme, "stopped: KV memory full after {}", generated), theme.warn()),
+        FinishReason::Cancelled => (say!(theme, "cancelled after {}", generated), theme.quiet()),
+        FinishReason::Failed => (say!(theme, "failed after {}", generated), theme.bad()),
     }
 }
 

@@ -28,21 +28,26 @@ pub fn wanted_height(snapshot: &Snapshot, _width: u16) -> u16 {
 }
 
 pub fn draw(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: &People, theme: Theme) {
-    let _ = draw_scrolled(buf, area, snapshot, people, theme, None);
+    let invitation = theme.tr(INVITATION);
+    let _ = draw_scrolled(buf, area, snapshot, people, theme, (None, invitation));
 }
 
-/// The same; where it is alone, from the row of user `scroll` on. Gives how far it can be scrolled.
+/// What is said before the first step, where a prompt can be typed.
+pub const INVITATION: &str = "no step yet: type a prompt and press Enter";
+
+/// The same; where it is alone, from the row of user `scroll` on. `invitation`: what stands there before the first step. Gives
+/// how far it can be scrolled.
 pub fn draw_scrolled(
     buf: &mut Buffer,
     area: Rect,
     snapshot: &Snapshot,
     people: &People,
     theme: Theme,
-    scroll: Option<usize>,
+    (scroll, invitation): (Option<usize>, &str),
 ) -> usize {
     let Some(inner) = panel::frame(buf, area, theme.tr("live batch"), &figures(snapshot, theme), theme) else { return 0 };
     let Some(newest) = snapshot.timeline.back() else {
-        empty(buf, inner, snapshot, theme);
+        empty(buf, inner, snapshot, theme, invitation);
         return 0;
     };
     // Users come first, then the budget, the step numbers, the legend, the times.
@@ -99,9 +104,9 @@ fn figures(snapshot: &Snapshot, theme: Theme) -> Vec<String> {
     }
 }
 
-fn empty(buf: &mut Buffer, inner: Rect, snapshot: &Snapshot, theme: Theme) {
+fn empty(buf: &mut Buffer, inner: Rect, snapshot: &Snapshot, theme: Theme, invitation: &str) {
     let sentence = match snapshot.waiting {
-        0 => theme.tr("no step yet: type a prompt and press Enter").to_owned(),
+        0 => invitation.to_owned(),
         waiting => {
             let requests = theme.plural(waiting, "{} request waits", "{} requests wait");
             say!(theme, "no step yet: {} for the first one", requests)

@@ -134,10 +134,13 @@ pub fn why(waiting: &Waiting, people: &People, theme: Theme) -> String {
         }
         Waiting::Blocks { needed, free, watermark } => {
             let blocks = theme.plural(*needed, "{} block", "{} blocks");
-            let free = format::count(*free as u64);
+            let can = format::count(free.saturating_sub(*watermark) as u64);
             match watermark {
-                0 => say!(theme, "needs {}, can have {}", blocks, free),
-                kept => say!(theme, "needs {}, can have {} ({} kept back)", blocks, free, kept),
+                0 => say!(theme, "needs {}, can have {}", blocks, can),
+                // What is free or only cached, less what those who run may need.
+                kept => {
+                    say!(theme, "needs {}, can have {} ({} less {} kept back)", blocks, can, format::count(*free as u64), kept)
+                }
             }
         }
         Waiting::Behind { ahead } => theme.plural(*ahead, "behind {} other", "behind {} others"),
@@ -167,7 +170,9 @@ pub fn why_short(waiting: &Waiting, people: &People, theme: Theme) -> String {
     match waiting {
         Waiting::Seats { running, max_num_seqs } => say!(theme, "{}/{} seats taken", running, max_num_seqs),
         Waiting::Budget { .. } => theme.tr("step budget spent").into(),
-        Waiting::Blocks { needed, free, .. } => say!(theme, "needs {} blocks, has {}", needed, free),
+        Waiting::Blocks { needed, free, watermark } => {
+            say!(theme, "needs {} blocks, can have {}", needed, free.saturating_sub(*watermark))
+        }
         Waiting::Behind { ahead } => say!(theme, "behind {}", ahead),
         Waiting::PrefillBudget { .. } => theme.tr("prompt budget spent").into(),
         Waiting::Group { .. } => theme.tr("group not done").into(),
@@ -220,6 +225,8 @@ struct Table<'a> {
 
 /// Rows that it asks for at most: more people would leave the other panels nothing.
 const ROWS: usize = 16;
+/// And rows of users that are enough where others need room.
+const ENOUGH: usize = 8;
 
 pub fn wanted_height(snapshot: &Snapshot, width: u16) -> u16 {
     let users = snapshot.users.len().clamp(1, ROWS);
@@ -228,6 +235,11 @@ pub fn wanted_height(snapshot: &Snapshot, width: u16) -> u16 {
         None => in_queue(snapshot),
     };
     (2 + 1 + users + below + 1) as u16
+}
+
+/// Rows in which the table can be read: a line each for so many, reasons beside them.
+pub fn enough_height(snapshot: &Snapshot) -> u16 {
+    (2 + 1 + snapshot.users.len().clamp(1, ENOUGH) + 1) as u16
 }
 
 /// Users whose reason for waiting would take a second line.
@@ -348,8 +360,9 @@ impl<'a> Table<'a> {
         for view in &who.shown {
             lines.push(self.row(view));
             if self.reason == Reason::Below && second_line(view) {
-                let reason = text::clip(&format!("└ {}", self.reason_of(view)), self.width.saturating_sub(2));
-                lines.push(Line::styled(format!("  {reason}"), self.theme.quiet()));
+                let reason = self.reason_in(view, self.width.saturating_sub(4));
+                let reason = text::clip(&format!("  └ {reason}"), self.width);
+                lines.push(Line::styled(reason, self.theme.quiet()));
             }
         }
         if let Some(words) = panel::left_out_words(&who.left_out, self.theme).filter(|_| room > 0) {
@@ -376,8 +389,10 @@ impl<'a> Table<'a> {
         key.filter(|key| !key.is_nan()).unwrap_or(f64::NEG_INFINITY)
     }
 
-    fn reason_of(&self, view: &UserView) -> String {
-        view.waiting.as_ref().map(|waiting| why(waiting, self.people, self.theme)).unwrap_or_default()
+    /// Why it waits, in the words that fit.
+    fn reason_in(&self, view: &UserView, columns: usize) -> String {
+        let words = |waiting: &Waiting| [why, why_short].map(|words| words(waiting, self.people, self.theme));
+        view.waiting.as_ref().map(|waiting| text::first_fit(&words(waiting), columns)).unwrap_or_default()
     }
 
     fn row(&self, view: &UserView) -> Line<'static> {
@@ -391,7 +406,7 @@ impl<'a> Table<'a> {
         ];
         if self.reason == Reason::Inline && second_line(view) && view.ttft.is_none() {
             let left = self.width.saturating_sub(base(self.name) + GAP);
-            spans.push(Span::styled(format!("  {}", text::clip(&self.reason_of(view), left)), self.theme.quiet()));
+            spans.push(Span::styled(format!("  {}", self.reason_in(view, left)), self.theme.quiet()));
             return Line::from(spans);
         }
         let figures = if panel::is_live(view) { self.theme.text() } else { self.theme.quiet() };
@@ -400,7 +415,7 @@ impl<'a> Table<'a> {
             spans.push(Span::styled(format!("  {cell}"), figures));
         }
         if let Reason::Column(columns) = self.reason {
-            spans.push(Span::styled(format!("  {}", text::clip(&self.reason_of(view), columns)), self.theme.quiet()));
+            spans.push(Span::styled(format!("  {}", self.reason_in(view, columns)), self.theme.quiet()));
         }
         Line::from(spans)
     }
