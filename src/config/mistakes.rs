@@ -246,7 +246,10 @@ fn unknown(what: &str, name: &str, known: &[&str]) -> String {
 fn other_kind(key: &str, value: &Spanned<DeValue<'_>>, kind: Kind, example: &str) -> Option<(usize, String)> {
     let found = value.get_ref();
     let whole = |value: &DeValue<'_>| whole_number(value).is_some_and(|number| number >= 0);
-    let number = |value: &DeValue<'_>| value.is_float() || whole_number(value).is_some();
+    // `inf` is a number to TOML, and one that is too large is none.
+    let too_large = |text: &str| !text.contains("inf") && text.replace('_', "").parse::<f64>().is_ok_and(f64::is_infinite);
+    let float = |value: &DeValue<'_>| value.as_float().is_some_and(|number| !too_large(number.as_str()));
+    let number = |value: &DeValue<'_>| float(value) || whole_number(value).is_some();
     let all_texts = |value: &DeValue<'_>| value.as_array().is_some_and(|all| all.iter().all(|one| one.get_ref().is_str()));
     let fits = match kind {
         Kind::Text => found.is_str(),
