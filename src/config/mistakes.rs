@@ -245,14 +245,15 @@ fn unknown(what: &str, name: &str, known: &[&str]) -> String {
 /// Where and why a value cannot be what its key is given.
 fn other_kind(key: &str, value: &Spanned<DeValue<'_>>, kind: Kind, example: &str) -> Option<(usize, String)> {
     let found = value.get_ref();
-    let whole = |value: &DeValue<'_>| {
-        value.as_integer().is_some_and(|number| u64::from_str_radix(&number.as_str().replace('_', ""), number.radix()).is_ok())
-    };
-    let number = |value: &DeValue<'_>| value.is_float() || value.is_integer();
+    let whole = |value: &DeValue<'_>| whole_number(value).is_some_and(|number| number >= 0);
+    // `inf` is a number to TOML, and one that is too large is none.
+    let too_large = |text: &str| !text.contains("inf") && text.replace('_', "").parse::<f64>().is_ok_and(f64::is_infinite);
+    let float = |value: &DeValue<'_>| value.as_float().is_some_and(|number| !too_large(number.as_str()));
+    let number = |value: &DeValue<'_>| float(value) || whole_number(value).is_some();
     let all_texts = |value: &DeValue<'_>| value.as_array().is_some_and(|all| all.iter().all(|one| one.get_ref().is_str()));
     let fits = match kind {
         Kind::Text => found.is_str(),
-        Kind::Whole => whole(found) && !(key == "fps" && whole_number(found).is_some_and(|fps| fps > u64::from(u32::MAX))),
+        Kind::Whole => whole(found) && !(key == "fps" && whole_number(found).is_some_and(|fps| fps > i64::from(u32::MAX))),
         Kind::Number => number(found),
         Kind::YesNo => found.is_bool(),
         Kind::Texts => all_texts(found),
@@ -275,9 +276,10 @@ fn other_kind(key: &str, value: &Spanned<DeValue<'_>>, kind: Kind, example: &str
     (!fits).then(|| (value.span().start, wrong(key, found, kind, example)))
 }
 
-fn whole_number(value: &DeValue<'_>) -> Option<u64> {
+/// What TOML can have as a whole number: 64 bits.
+fn whole_number(value: &DeValue<'_>) -> Option<i64> {
     let number = value.as_integer()?;
-    u64::from_str_radix(&number.as_str().replace('_', ""), number.radix()).ok()
+    i64::from_str_radix(&number.as_str().replace('_', ""), number.radix()).ok()
 }
 
 fn wrong(key: &str, found: &DeValue<'_>, kind: Kind, example: &str) -> String {
