@@ -8,6 +8,7 @@ use ratatui::backend::{Backend, ClearType, CrosstermBackend, WindowSize};
 use ratatui::buffer::Cell;
 use ratatui::layout::{Position, Size};
 
+use super::bridge::Bridge;
 use super::outlet::Frame;
 
 /// What frames are drawn through.
@@ -15,11 +16,12 @@ use super::outlet::Frame;
 pub struct Own {
     inner: CrosstermBackend<Frame>,
     terminal: File,
+    bridge: Bridge,
 }
 
 impl Own {
     pub fn new(frame: Frame, terminal: File) -> Own {
-        Own { inner: CrosstermBackend::new(frame), terminal }
+        Own { inner: CrosstermBackend::new(frame), terminal, bridge: Bridge::default() }
     }
 }
 
@@ -37,10 +39,12 @@ impl Backend for Own {
     type Error = io::Error;
 
     fn draw<'a, I: Iterator<Item = (u16, u16, &'a Cell)>>(&mut self, content: I) -> io::Result<()> {
-        self.inner.draw(content)
+        let cells = self.bridge.fill(content);
+        self.inner.draw(cells.iter().map(|(x, y, cell)| (*x, *y, cell)))
     }
 
     fn append_lines(&mut self, count: u16) -> io::Result<()> {
+        self.bridge.forget(false);
         self.inner.append_lines(count)
     }
 
@@ -62,10 +66,12 @@ impl Backend for Own {
     }
 
     fn clear(&mut self) -> io::Result<()> {
+        self.bridge.forget(true);
         self.inner.clear()
     }
 
     fn clear_region(&mut self, which: ClearType) -> io::Result<()> {
+        self.bridge.forget(matches!(which, ClearType::All));
         self.inner.clear_region(which)
     }
 

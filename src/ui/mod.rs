@@ -3,6 +3,7 @@
 pub mod ascii;
 mod backend;
 pub mod bots;
+mod bridge;
 mod burst;
 pub mod desk;
 pub mod editor;

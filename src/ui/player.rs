@@ -13,6 +13,7 @@ use super::run::{HUNG_UP, Signals, draw};
 use super::state::{Options, State};
 use super::terminal::Screen;
 use super::update::{Effect, Msg, update};
+use super::view::screen::Kept;
 use crate::replay::{Replay, ReplayError};
 
 /// Opens the screen on a recording, at a frame, and stays until the person leaves.
@@ -223,7 +224,7 @@ impl Player {
     }
 
     fn draw(&mut self) -> anyhow::Result<()> {
-        if draw(&mut self.screen, &mut self.state)? {
+        if draw(&mut self.screen, &mut self.state, &mut Kept::default())? {
             (self.dirty, self.next_frame) = (false, Instant::now() + self.frame);
         } else {
             self.leave = Some(HUNG_UP);

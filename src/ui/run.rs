@@ -24,7 +24,7 @@ use super::rich::code::Highlighter;
 use super::state::{Options, State};
 use super::terminal::{self, Screen};
 use super::update::{Effect, Msg, act, update};
-use super::view::screen;
+use super::view::screen::{self, Kept};
 use crate::batch::{RequestId, UserId};
 use crate::engine::api::Place;
 use crate::engine::{EngineHandle, Event, Pace, RunState, Snapshot};
@@ -164,6 +164,7 @@ struct App {
     /// When the next snapshot is due at full speed, and whether one waits for that.
     next_look: Instant,
     behind: bool,
+    kept: Kept,
     dirty: bool,
     /// Exit code.
     leave: Option<u8>,
@@ -193,6 +194,7 @@ impl App {
             next_frame: Instant::now(),
             next_look: Instant::now(),
             behind: false,
+            kept: Kept::default(),
             dirty: true,
             leave: None,
         }
@@ -277,6 +279,9 @@ impl App {
 
     fn take(&mut self, msg: Msg) {
         self.dirty = true;
+        if !matches!(msg, Msg::Engine(_, Event::Token { .. })) {
+            self.kept = Kept::default();
+        }
         let now = self.opened.elapsed();
         for effect in update(&mut self.state, msg, now) {
             self.carry_out(effect);
@@ -436,7 +441,7 @@ impl App {
             match msg {
                 Some(msg) => self.take(msg),
                 // A new size: ratatui asks for it when it draws.
-                None => self.dirty = true,
+                None => (self.dirty, self.kept) = (true, Kept::default()),
             }
         }
         Ok(())
@@ -527,7 +532,7 @@ impl App {
     }
 
     fn draw(&mut self) -> anyhow::Result<()> {
-        if draw(&mut self.screen, &mut self.state)? {
+        if draw(&mut self.screen, &mut self.state, &mut self.kept)? {
             (self.dirty, self.next_frame) = (false, Instant::now() + self.frame);
         } else {
             self.leave = Some(HUNG_UP);
@@ -537,20 +542,20 @@ impl App {
 }
 
 /// One frame of the state. False when the terminal is gone: the signal that says so may still be on its way.
-pub(super) fn draw(terminal: &mut Screen, state: &mut State) -> std::io::Result<bool> {
-    match draw_frame(terminal, state) {
+pub(super) fn draw(terminal: &mut Screen, state: &mut State, kept: &mut Kept) -> std::io::Result<bool> {
+    match draw_frame(terminal, state, kept) {
         Err(error) if error.raw_os_error() == Some(libc::EIO) => Ok(false),
         result => result.map(|()| true),
     }
 }
 
-fn draw_frame(terminal: &mut Screen, state: &mut State) -> std::io::Result<()> {
+fn draw_frame(terminal: &mut Screen, state: &mut State, kept: &mut Kept) -> std::io::Result<()> {
     let size = terminal.size()?;
     screen::measure(state, ratatui::layout::Rect::new(0, 0, size.width, size.height));
     let state = &*state;
     terminal.draw(|frame| {
         let area = frame.area();
-        if let Some(cursor) = screen::draw(frame.buffer_mut(), area, state) {
+        if let Some(cursor) = screen::draw_again(frame.buffer_mut(), area, state, kept) {
             frame.set_cursor_position(cursor);
         }
     })?;

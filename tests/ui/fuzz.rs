@@ -17,8 +17,8 @@ use batchroom::ui::save::Saved;
 use batchroom::ui::state::{Mode, State};
 use batchroom::ui::theme::{Colors, Shade, Theme};
 use batchroom::ui::update::history::{ChatRow, Opened};
-use batchroom::ui::update::{Effect, Msg};
-use batchroom::ui::view::screen;
+use batchroom::ui::update::{Effect, Msg, update};
+use batchroom::ui::view::screen::{self, Kept};
 use batchroom::ui::words::Lang;
 use crossterm::event::{KeyCode, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 use rand_chacha::ChaCha8Rng;
@@ -222,11 +222,26 @@ fn look(dice: &mut ChaCha8Rng, state: &mut State) {
     let area = Rect::new(0, 0, size(dice, 300), size(dice, 100));
     screen::measure(state, area);
     let mut buf = Buffer::empty(area);
-    if let Some(cursor) = screen::draw(&mut buf, area, state) {
+    let mut kept = Kept::default();
+    if let Some(cursor) = screen::draw_again(&mut buf, area, state, &mut kept) {
         assert!(area.contains(cursor), "{cursor:?} in {area:?}");
+    }
+    if dice.next_u32().is_multiple_of(4) {
+        more_text_leaves_the_machine_room(state, area, anybody(dice), &mut kept);
     }
     let controls = |symbol: &str| symbol.chars().any(|c| c.is_control());
     assert!(!buf.content.iter().any(|cell| controls(cell.symbol())), "a control character on screen");
+}
+
+/// What is kept of the machine room while only text comes is what would be drawn.
+fn more_text_leaves_the_machine_room(state: &State, area: Rect, user: UserId, kept: &mut Kept) {
+    let (mut state, now) = (state.clone(), state.now);
+    update(&mut state, Msg::Engine(user, Event::Token { step: 1, token: 1, text: "more\n".into() }), now);
+    screen::measure(&mut state, area);
+    let (mut anew, mut again) = (Buffer::empty(area), Buffer::empty(area));
+    screen::draw(&mut anew, area, &state);
+    screen::draw_again(&mut again, area, &state, kept);
+    assert_eq!(anew, again);
 }
 
 /// Whoever presses Esc a few times is back, has help with F1, and a draft that takes what is typed.

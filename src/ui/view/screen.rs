@@ -43,16 +43,26 @@ pub fn pane_at(state: &State, at: Position) -> Option<usize> {
     layout.panes.iter().find(|(_, place)| place.contains(at)).map(|(index, _)| *index).or_else(tab)
 }
 
+/// The machine room as it was drawn last. Of what changes a state, more text of an answer alone does not change it, and that
+/// is what comes with almost every frame.
+#[derive(Debug, Default)]
+pub struct Kept(Option<Buffer>);
+
 /// Draws everything, and says where the cursor is.
 pub fn draw(buf: &mut Buffer, area: Rect, state: &State) -> Option<Position> {
-    let cursor = draw_signs(buf, area, state);
+    draw_again(buf, area, state, &mut Kept::default())
+}
+
+/// The same, with the machine room of the last time when that is kept.
+pub fn draw_again(buf: &mut Buffer, area: Rect, state: &State, kept: &mut Kept) -> Option<Position> {
+    let cursor = draw_signs(buf, area, state, kept);
     if state.options.theme.ascii() {
         crate::ui::ascii::plain(buf);
     }
     cursor
 }
 
-fn draw_signs(buf: &mut Buffer, area: Rect, state: &State) -> Option<Position> {
+fn draw_signs(buf: &mut Buffer, area: Rect, state: &State, kept: &mut Kept) -> Option<Position> {
     if area.width == 0 || area.height == 0 {
         return None;
     }
@@ -80,7 +90,13 @@ fn draw_signs(buf: &mut Buffer, area: Rect, state: &State) -> Option<Position> {
         let held = state.machine.frozen.as_ref().map(|held| held.step);
         header::draw_with(buf, layout.header, &state.snapshot, theme, (held, state.unkept.as_ref()));
         tabs(buf, layout.tabs, state);
-        machine::draw(buf, layout.machine, state, &people);
+        match &kept.0 {
+            Some(room) if room.area == layout.machine => copy(room, buf, room.area),
+            _ => {
+                machine::draw(buf, layout.machine, state, &people);
+                kept.0 = Some(part(buf, layout.machine));
+            }
+        }
         let lines = status::lines(state, usize::from(area.width));
         status::draw(buf, layout.status, &lines);
         status::footer(buf, layout.footer, state);
@@ -89,6 +105,20 @@ fn draw_signs(buf: &mut Buffer, area: Rect, state: &State) -> Option<Position> {
         cursor = settings::draw(buf, layout.desk, state, desk);
     }
     popup::draw(buf, area, state).or(cursor.filter(|_| !popup_open(state)))
+}
+
+/// A copy of a part of what is drawn.
+fn part(buf: &Buffer, area: Rect) -> Buffer {
+    let mut part = Buffer::empty(area.intersection(buf.area));
+    let area = part.area;
+    copy(buf, &mut part, area);
+    part
+}
+
+fn copy(from: &Buffer, to: &mut Buffer, area: Rect) {
+    for position in area.positions() {
+        to[position].clone_from(&from[position]);
+    }
 }
 
 fn popup_open(state: &State) -> bool {
