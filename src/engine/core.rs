@@ -186,6 +186,7 @@ impl Core {
         let decodes = of_kind(RowKind::Decode).count();
         let rows = batch.rows.len();
         let sampled = results.iter().filter(|result| matches!(result, RowResult::Token { .. })).count();
+        let decoded = sampled.saturating_sub(of_kind(RowKind::Prefill).filter(|row| row.samples).count());
         if let Some(fault) = fault {
             let failed: Vec<RequestId> = self.scheduler.fail(batch).iter().map(|outcome| outcome.id).collect();
             for id in failed {
@@ -201,6 +202,7 @@ impl Core {
                     duration: ended.saturating_sub(started),
                     rows,
                     sampled: 0,
+                    decoded: 0,
                     prefilled,
                     parts,
                     by_hand: self.paused(),
@@ -231,7 +233,10 @@ impl Core {
         }
         let duration = ended.saturating_sub(started);
         self.cost.step(decodes, prefilled, duration);
-        self.end_step(record, StepFigures { at: ended, duration, rows, sampled, prefilled, parts, by_hand: self.paused() });
+        self.end_step(
+            record,
+            StepFigures { at: ended, duration, rows, sampled, decoded, prefilled, parts, by_hand: self.paused() },
+        );
     }
 
     /// The first and the last chunk of each prompt that takes more than one: those between would fill the log.

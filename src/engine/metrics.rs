@@ -166,6 +166,8 @@ pub struct StepFigures {
     pub duration: Duration,
     pub rows: usize,
     pub sampled: usize,
+    /// Of those, the ones that came after another of the same answer: a first token is the end of a prompt, and in no speed.
+    pub decoded: usize,
     pub prefilled: usize,
     pub parts: Option<StepParts>,
     /// A single step of a paused engine: it counts, and has no speed.
@@ -214,7 +216,7 @@ fn count(histogram: &mut Histogram, time: Option<Duration>) {
 #[derive(Clone, Debug, Default)]
 struct OpenInterval {
     start: Duration,
-    sampled: usize,
+    decoded: usize,
     prefilled: usize,
     rows: usize,
     steps: u32,
@@ -259,7 +261,7 @@ impl Metrics {
             return;
         }
         self.close_intervals(figures.at, load);
-        self.open.sampled += figures.sampled;
+        self.open.decoded += figures.decoded;
         self.open.prefilled += figures.prefilled;
         self.open.rows += figures.rows;
         if let Some(parts) = &figures.parts {
@@ -308,13 +310,22 @@ impl Metrics {
     /// Counters, and the speeds at `now`.
     pub fn totals(&mut self, now: Duration) -> Totals {
         self.forget_before(now);
-        let sum = |of: fn(&StepFigures) -> usize| self.steps.iter().map(of).sum::<usize>() as f64;
-        // The window is as long as what is in it when the engine has just begun.
-        let span = self.steps.front().map_or(WINDOW, |first| now.saturating_sub(first.at.saturating_sub(first.duration)));
-        let span = span.clamp(Duration::from_millis(1), WINDOW).as_secs_f64();
-        self.totals.tokens_per_s = sum(|step| step.sampled) / span;
-        self.totals.prefill_tokens_per_s = sum(|step| step.prefilled) / span;
-        self.totals.steps_per_s = self.steps.len() as f64 / span;
+        // Of the first step the beginning is not known: what is counted came between its end and the last one's. When the
+        // next is overdue the time since then counts too, and the speed fades.
+        let between = |first: &StepFigures, last: &StepFigures| {
+            let usual = self.step_gap().unwrap_or_default();
+            last.at.max(now.saturating_sub(usual)).saturating_sub(first.at).as_secs_f64()
+        };
+        let span = self.steps.front().zip(self.steps.back()).map_or(0.0, |(first, last)| between(first, last));
+        let per_s = |of: fn(&StepFigures) -> usize| match self.steps.iter().skip(1).map(of).sum::<usize>() {
+            0 => 0.0,
+            sum => sum as f64 / span,
+        };
+        (self.totals.tokens_per_s, self.totals.steps_per_s) = (per_s(|step| step.decoded), per_s(|_| 1));
+        // A prompt is often one step: its time is that step's.
+        let busy_since = self.steps.front().map_or(WINDOW, |first| now.saturating_sub(first.at.saturating_sub(first.duration)));
+        let prefilled: usize = self.steps.iter().map(|step| step.prefilled).sum();
+        self.totals.prefill_tokens_per_s = prefilled as f64 / busy_since.max(Duration::from_millis(1)).as_secs_f64();
         let count = self.steps.len() as u32;
         let busy: Duration = self.steps.iter().map(|step| step.duration).sum();
         self.totals.step_time_mean = (count > 0).then(|| busy / count);
@@ -348,7 +359,7 @@ impl Metrics {
         let mean = |sum: Duration, count: u32| (count > 0).then(|| sum / count);
         Sample {
             at: open.start + INTERVAL,
-            tokens_per_s: open.sampled as f64 / INTERVAL.as_secs_f64(),
+            tokens_per_s: open.decoded as f64 / INTERVAL.as_secs_f64(),
             prefill_per_s: open.prefilled as f64 / INTERVAL.as_secs_f64(),
             batch: if open.steps == 0 { 0.0 } else { open.rows as f64 / f64::from(open.steps) },
             queue: load.queue,
@@ -364,10 +375,22 @@ impl Metrics {
         }
     }
 
+    /// Keeps the newest second, and however slow steps come two of them, or no speed could be told; until the next is so late
+    /// that there is none.
     fn forget_before(&mut self, now: Duration) {
-        while self.steps.front().is_some_and(|step| step.at + WINDOW < now) {
+        let late = self.step_gap().unwrap_or_default().saturating_mul(2).max(WINDOW);
+        if self.steps.back().is_some_and(|newest| newest.at + late < now) {
+            self.steps.clear();
+        }
+        while self.steps.len() > 2 && self.steps[0].at + WINDOW < now {
             self.steps.pop_front();
         }
+    }
+
+    /// From one step's end to the next one's, in the newest two.
+    fn step_gap(&self) -> Option<Duration> {
+        let newest = self.steps.len().checked_sub(2)?;
+        Some(self.steps[newest + 1].at.saturating_sub(self.steps[newest].at))
     }
 }
 
@@ -459,7 +482,7 @@ mod tests {
     }
 
     fn step(at: Duration, rows: usize) -> StepFigures {
-        StepFigures { at, duration: MS(10), rows, sampled: rows, prefilled: 0, parts: None, by_hand: false }
+        StepFigures { at, duration: MS(10), rows, sampled: rows, decoded: rows, prefilled: 0, parts: None, by_hand: false }
     }
 
     #[test]
@@ -538,6 +561,27 @@ mod tests {
         assert_eq!(metrics.totals(MS(1000)).step_time_mean, Some(MS(10)));
         assert_eq!(metrics.totals(MS(5000)).tokens_per_s, 0.0);
         assert_eq!(metrics.totals(MS(5000)).generated_tokens, 200);
+    }
+
+    #[test]
+    fn the_speed_of_all_is_that_of_each_together_however_slow() {
+        for (gap, users) in [(2000, 4), (1000, 4), (500, 1), (66, 6), (1, 8)] {
+            let mut times: Vec<RequestTimes> = (0..users).map(|_| RequestTimes::new(MS(0))).collect();
+            let mut metrics = Metrics::default();
+            // The prompts' step gives the first tokens.
+            metrics.step(StepFigures { decoded: 0, ..step(MS(gap), users) }, NONE);
+            times.iter_mut().for_each(|times| _ = times.token(MS(gap)));
+            assert_eq!(metrics.totals(MS(gap)).tokens_per_s, 0.0, "one step is no speed");
+            for n in 2..=12 {
+                metrics.step(step(MS(n * gap), users), NONE);
+                times.iter_mut().for_each(|times| _ = times.token(MS(n * gap)));
+                for later in [0, gap / 2, gap] {
+                    let all = metrics.totals(MS(n * gap + later)).tokens_per_s;
+                    let each: f64 = times.iter().filter_map(RequestTimes::speed_now).sum();
+                    assert!(n < 4 || (all - each).abs() < 1e-6 * each, "{users} users, {gap} ms: {all} of {each}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -11,6 +11,9 @@ use ratatui::layout::{Position, Size};
 use super::bridge::Bridge;
 use super::outlet::Frame;
 
+/// Columns and rows that are drawn at most: a terminal may say that it has 65,535 of each, and every cell takes memory.
+const MOST: (u16, u16) = (2000, 1000);
+
 /// What frames are drawn through.
 #[derive(Debug)]
 pub struct Own {
@@ -77,7 +80,7 @@ impl Backend for Own {
 
     fn size(&self) -> io::Result<Size> {
         let size = rustix::termios::tcgetwinsize(&self.terminal)?;
-        Ok(Size::new(size.ws_col, size.ws_row))
+        Ok(Size::new(size.ws_col.min(MOST.0), size.ws_row.min(MOST.1)))
     }
 
     fn window_size(&mut self) -> io::Result<WindowSize> {

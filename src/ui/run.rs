@@ -109,6 +109,9 @@ pub async fn run(
     if !engine.recorded(RECORDED) {
         tracing::warn!("the recording may lack its end");
     }
+    if let Some(words) = &state.recording_ended {
+        let _ = writeln!(std::io::stderr(), "batchroom: {words}");
+    }
     Ok(ExitCode::from(leave.unwrap_or(0)))
 }
 
@@ -389,12 +392,12 @@ impl App {
         if !self.gate.shut(terminal::wake_input) {
             return self.take(Msg::Edited(user, Err(theme.tr("the keyboard cannot be given away now").into())));
         }
-        self.screen.give_back();
+        self.screen.lend();
         match Outside::start(user, &command, text, theme) {
             Ok(outside) => self.outside = Some(outside),
             Err(why) => {
                 self.gate.open();
-                let result = self.screen.take_again();
+                let result = self.screen.take_back();
                 self.keep_terminal(result);
                 self.take(Msg::Edited(user, Err(why)));
             }
@@ -403,7 +406,7 @@ impl App {
 
     fn back_from_editor(&mut self, result: Result<String, String>) -> std::io::Result<()> {
         let Some(outside) = self.outside.take() else { return Ok(()) };
-        self.screen.take_again()?;
+        self.screen.take_back()?;
         self.gate.open();
         self.take(Msg::Edited(outside.user, result));
         Ok(())
@@ -449,11 +452,12 @@ impl App {
 
     /// The newest snapshot, unless the last one has hardly been seen, and the events that came with it.
     fn news(&mut self) {
-        let (state, pace) = {
+        let rushing = {
             let snapshot = self.snapshots.borrow_and_update();
-            (snapshot.state, snapshot.pace)
+            // At rest too: between short answers it is for a moment, and whoever looked then only would never see it run.
+            matches!(snapshot.state, RunState::Running | RunState::Idle) && snapshot.pace == Pace::Full
         };
-        self.behind = state == RunState::Running && pace == Pace::Full && Instant::now() < self.next_look;
+        self.behind = rushing && Instant::now() < self.next_look;
         if !self.behind {
             self.look();
         }

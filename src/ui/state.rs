@@ -208,6 +208,8 @@ pub struct State {
     pub pace: Option<Pace>,
     pub notice: Option<Notice>,
     pub snapshot: Arc<Snapshot>,
+    /// Why the recording ended before the engine, in words.
+    pub recording_ended: Option<String>,
     pub now: Duration,
     pub settings: Settings,
     /// The whole screen, as it was last measured.
@@ -262,6 +264,7 @@ impl State {
             broadcast: false,
             notice: None,
             snapshot,
+            recording_ended: None,
             now: Duration::ZERO,
             settings: Settings::default(),
             area: Rect::default(),
@@ -304,9 +307,10 @@ impl State {
         }
         let taken: Vec<String> = self.panes.iter().map(|pane| pane.person.name.clone()).collect();
         let conversation = self.new_conversation();
-        let mut names = self.options.names.iter().map(String::as_str).chain(NAMES);
-        let name = names.find(|name| !name.trim().is_empty() && !taken.iter().any(|other| other == name));
-        let name = name.map_or_else(|| say!(self.options.theme, "user {}", self.next_user), super::text::one_line);
+        // As they are shown: what is cleaned may be another's name.
+        let mut names = self.options.names.iter().map(String::as_str).chain(NAMES).map(super::text::one_line);
+        let name = names.find(|name| !name.trim().is_empty() && !taken.contains(name));
+        let name = name.unwrap_or_else(|| say!(self.options.theme, "user {}", self.next_user));
         let hue = (0..MAX_PANES).find(|hue| self.panes.iter().all(|pane| pane.person.hue != *hue)).unwrap_or(0);
         let letter = self.free_letter(&name, None);
         let transcript = self.panes.first().map(|pane| pane.transcript.cleared()).unwrap_or_default();

@@ -16,6 +16,7 @@ use crossterm::{cursor, execute, queue};
 use ratatui::Terminal;
 use ratatui::backend::Backend;
 use ratatui::layout::Rect;
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 
 use super::backend::Own;
 use super::outlet::{self, Outlet};
@@ -37,6 +38,8 @@ const CANCEL: &[u8] = b"\x18\x1b\\";
 pub struct Screen {
     terminal: Terminal<Own>,
     outlet: Outlet,
+    /// The terminal's modes as they were before another program had it.
+    lent: Option<Termios>,
 }
 
 impl Screen {
@@ -45,7 +48,7 @@ impl Screen {
         enter().inspect_err(|_| restore())?;
         let opened = Outlet::open().and_then(|outlet| {
             let terminal = Terminal::new(Own::new(outlet.frame(), stray::terminal()?))?;
-            Ok(Screen { terminal, outlet })
+            Ok(Screen { terminal, outlet, lent: None })
         });
         opened.inspect_err(|_| restore())
     }
@@ -103,6 +106,23 @@ impl Screen {
     pub fn suspend(&mut self, whole_group: bool) -> io::Result<()> {
         self.give_back();
         stop(whole_group);
+        self.take_again()
+    }
+
+    /// Gives the terminal to a program of the person's, such as an editor.
+    pub fn lend(&mut self) {
+        self.give_back();
+        self.lent = tcgetattr(std::io::stdin()).ok();
+    }
+
+    /// Takes it back, however that program has left it: one that crashed leaves its modes, and they are not the shell's.
+    pub fn take_back(&mut self) -> io::Result<()> {
+        if let Some(modes) = self.lent.take() {
+            let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &modes);
+            if !MOUSE.load(Ordering::SeqCst) {
+                execute!(stray::terminal()?, DisableMouseCapture)?;
+            }
+        }
         self.take_again()
     }
 

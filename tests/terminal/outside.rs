@@ -56,6 +56,21 @@ fn the_draft_goes_to_an_editor_and_comes_back() {
 }
 
 #[test]
+fn an_editor_that_crashes_leaves_its_modes_to_nobody() {
+    let editor = "f() { stty raw -echo; kill -SEGV $$; }; f";
+    let mut terminal = room().env("VISUAL", editor).start();
+    terminal.keys("my draft");
+    terminal.expect("> my draft");
+    terminal.keys(ALT_O);
+    terminal.expect("as it was");
+    terminal.keys(&ctrl('c'));
+    terminal.expect("quit");
+    terminal.keys("y");
+    assert_eq!(terminal.status(), 0);
+    terminal.assert_restored();
+}
+
+#[test]
 fn an_editor_has_the_keyboard_to_itself_and_a_private_file() {
     let editor = "f() { stat -c %a \"$1\" > mode; read line; echo \"$line $(cat mode)\" > \"$1\"; }; f";
     let mut terminal = room().env("EDITOR", editor).start();
@@ -63,7 +78,8 @@ fn an_editor_has_the_keyboard_to_itself_and_a_private_file() {
     for round in ["one", "two", "three"] {
         terminal.keys(ALT_O);
         terminal.wait("the alternate screen to be left", |screen| !screen.alternate_screen());
-        assert!(terminal.cooked(), "the editor finds a terminal as a shell has it");
+        // The modes follow what is written.
+        within_patience("a terminal as a shell has it", || terminal.cooked());
         terminal.keys(&format!("typed {round}\n"));
         terminal.expect(&format!("> typed {round} 600"));
         terminal.wait("the screen", |screen| screen.alternate_screen());

@@ -133,7 +133,8 @@ pub struct Totals {
     pub preemptions: u64,
     /// Tokens computed a second time because of preemption.
     pub recomputed_tokens: u64,
-    /// Tokens sampled per second, all users, over the newest second of engine time.
+    /// Tokens decoded per second, all users, over the newest second of engine time (two steps, when they are slower than that).
+    /// First tokens belong to TTFT and are in no speed.
     pub tokens_per_s: f64,
     /// Prompt tokens computed per second in the same second.
     pub prefill_tokens_per_s: f64,

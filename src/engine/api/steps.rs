@@ -116,7 +116,7 @@ pub struct StepRecord {
 pub struct Sample {
     /// Engine time at the end of the interval (stands still while paused).
     pub at: Duration,
-    /// Tokens sampled per second in this interval, all users.
+    /// Tokens decoded per second in this interval, all users; without the first tokens of answers.
     pub tokens_per_s: f64,
     /// Prompt tokens computed per second.
     pub prefill_per_s: f64,

@@ -12,6 +12,7 @@ use super::reading;
 use super::rich::code::Highlighter;
 use super::save::Saved;
 use super::state::{Mode, State};
+use super::words::say;
 use super::{bots, mouse, told};
 use crate::batch::UserId;
 use crate::engine::api::{Event, Limits, NoteKind, Pace, Snapshot, Verdict};
@@ -204,6 +205,7 @@ fn take_in(state: &mut State, news: Msg) {
             state.settings.seen(&snapshot);
             state.snapshot = snapshot;
             say_verdict(state);
+            say_recording_end(state);
         }
         Msg::Mouse(event) => mouse::on_mouse(state, event),
         Msg::Log(lines) => state.mode = Mode::Log { lines, below: 0 },
@@ -325,4 +327,17 @@ fn say_verdict(state: &mut State) {
         Verdict::Same => state.say(words),
         _ => state.complain(words),
     }
+}
+
+/// A recording that ends before the engine does is told where it is seen, and once more at the end of the program.
+fn say_recording_end(state: &mut State) {
+    let newest = state.snapshot.notes.iter().rev().find_map(|note| match &note.kind {
+        NoteKind::RecordingEnded { why } => Some(why),
+        _ => None,
+    });
+    let Some(why) = newest.filter(|_| state.recording_ended.is_none()) else { return };
+    let theme = state.options.theme;
+    let words = say!(theme, "recording ended: {}", told::recording_end(why, theme));
+    state.recording_ended = Some(words.clone());
+    state.complain(words);
 }
