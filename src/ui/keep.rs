@@ -332,6 +332,14 @@ impl State {
         back
     }
 
+    /// The name, with a number behind it where another pane has it: two of one name could not be told apart in the panels.
+    fn unlike_others(&self, at: usize, name: &str) -> String {
+        let taken = |name: &str| self.panes.iter().enumerate().any(|(other, pane)| other != at && pane.person.name == name);
+        let short: String = name.chars().take(20).collect();
+        let numbered = (2..=MAX_PANES + 1).map(|number| format!("{short} {number}"));
+        std::iter::once(name.to_owned()).chain(numbered).find(|name| !taken(name)).unwrap_or(short)
+    }
+
     fn rename(&mut self, at: usize, name: &str) {
         let name: String = one_line(name.trim()).chars().take(24).collect();
         if !name.is_empty() {
@@ -348,7 +356,8 @@ impl State {
     /// When it cannot be one of the screen; the pane stays as it is then.
     pub fn open_chat(&mut self, at: usize, stored: &Stored) -> Result<u64, Damaged> {
         let key = self.show_chat(at, stored)?;
-        self.rename(at, &stored.person);
+        let name = self.unlike_others(at, &stored.person);
+        self.rename(at, &name);
         let pane = &mut self.panes[at];
         pane.system = stored.system.as_deref().map(typed).filter(|system| !system.is_empty());
         if let Some(sampling) = last_sampling(stored) {

@@ -29,6 +29,16 @@ pub const F6: &str = "\x1b[17~";
 pub const F8: &str = "\x1b[19~";
 pub const F9: &str = "\x1b[20~";
 
+/// Waits for what is seen elsewhere than on the screen.
+#[track_caller]
+pub fn within_patience(what: &str, mut done: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !done() {
+        assert!(Instant::now() < end, "{what} does not happen");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 /// Ctrl and a letter.
 pub fn ctrl(letter: char) -> String {
     char::from(letter.to_ascii_lowercase() as u8 - b'a' + 1).to_string()

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::harness::*;
 
@@ -54,15 +54,6 @@ fn endless_pip(folder: &Path) {
     let pip = folder.join("pip");
     std::fs::write(&pip, script).expect("a script");
     std::fs::set_permissions(&pip, std::fs::Permissions::from_mode(0o755)).expect("a script");
-}
-
-#[track_caller]
-fn within_patience(what: &str, mut done: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !done() {
-        assert!(Instant::now() < end, "{what} does not happen");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 #[test]

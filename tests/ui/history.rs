@@ -139,6 +139,13 @@ fn an_earlier_conversation_brings_what_it_was_made_with() {
     act(&mut state, Msg::Lost(user));
     act(&mut state, Msg::ChatOpened { user, opened: Ok(Box::new(opened)) });
     assert_eq!(state.focused().sampling.temperature, 0.25);
+
+    // Of two people with one name nobody knows who is meant.
+    let other = state.panes[1].person.name.clone();
+    let namesake = Stored { person: other.clone(), ..stored(&["hello", "Ahoy"]) };
+    let opened = Opened::Taken { chat: namesake, copy: false };
+    act(&mut state, Msg::ChatOpened { user, opened: Ok(Box::new(opened)) });
+    assert_eq!(state.focused().person.name, format!("{other} 2"));
 }
 
 #[test]

@@ -8,9 +8,9 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, BorderType, Widget};
 
-use super::panel::{speed_of, wrapped};
+use super::panel::{self, speed_of, wrapped};
 use super::talk;
-use crate::engine::api::{RunState, Status, UserView, Waiting};
+use crate::engine::api::{RunState, Status, TakenBy, UserView, Waiting};
 use crate::ui::format::{count, percent, rate, rate_or_unknown, time};
 use crate::ui::keymap::PICK;
 use crate::ui::people::People;
@@ -255,15 +255,25 @@ fn waiting(state: &State, view: &UserView, why: &Waiting, people: &People) -> (V
     let theme = state.options.theme;
     let words = super::users::why(why, people, theme);
     let preempted = matches!(why, Waiting::Preempted { .. }) || view.status == Status::Preempted;
-    let head = if preempted { theme.tr("preempted, its text stays") } else { theme.tr("waits") };
+    // For whom stands there as long as it waits, not for the one step in which it is the reason.
+    let taken_by = state.panes.iter().find(|pane| pane.person.user == view.user).and_then(|pane| pane.preempted_by);
+    let by = match taken_by.filter(|_| preempted && !matches!(why, Waiting::Preempted { .. })) {
+        Some(TakenBy::User(by)) => Some(panel::name(people, by)),
+        _ => None,
+    };
+    let [head, short_head] = match (preempted, by) {
+        (true, Some(by)) => [say!(theme, "preempted for {}, its text stays", by), say!(theme, "preempted for {}", by)],
+        (true, None) => ["preempted, its text stays", "preempted"].map(|words| theme.tr(words).to_owned()),
+        (false, _) => [theme.tr("waits").to_owned(), theme.tr("waits").to_owned()],
+    };
     let paused = if state.snapshot.state == RunState::Paused { format!(" ({})", theme.tr("paused")) } else { String::new() };
-    let (short_head, short) =
-        (if preempted { theme.tr("preempted") } else { theme.tr("waits") }, super::users::why_short(why, people, theme));
+    let short = super::users::why_short(why, people, theme);
     let mut wordings = vec![
         format!("{head}: {words}{paused}"),
         format!("{head}: {words}"),
         format!("{short_head}: {words}"),
         format!("{short_head}: {short}"),
+        short_head.clone(),
         short,
     ];
     // Expected when it came: by now a part of it is over.
