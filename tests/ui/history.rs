@@ -142,7 +142,7 @@ fn an_earlier_conversation_brings_what_it_was_made_with() {
 
     // Of two people with one name nobody knows who is meant.
     let other = state.panes[1].person.name.clone();
-    let namesake = Stored { person: other.clone(), ..stored(&["hello", "Ahoy"]) };
+    let namesake = Stored { id: 99, person: other.clone(), ..stored(&["hello", "Ahoy"]) };
     let opened = Opened::Taken { chat: namesake, copy: false };
     act(&mut state, Msg::ChatOpened { user, opened: Ok(Box::new(opened)) });
     assert_eq!(state.focused().person.name, format!("{other} 2"));
