@@ -247,7 +247,7 @@ fn on_key(state: &mut State, key: KeyEvent) -> Vec<Effect> {
     }
     state.leaving &= key.code == KeyCode::Esc || action == Some(Action::Cancel);
     // A question is answered yes by the key that asked it, too.
-    let yes = |asked: Action| matches!(key.code, KeyCode::Char('y' | 'Y') | KeyCode::Enter) || action == Some(asked);
+    let yes = |asked: Action| matches!(key.code, KeyCode::Char('y' | 'Y')) || action == Some(asked);
     match std::mem::replace(&mut state.mode, Mode::Chat) {
         Mode::Chat => on_chat_key(state, key, action),
         Mode::Help { scroll } => {
@@ -273,7 +273,12 @@ fn on_key(state: &mut State, key: KeyEvent) -> Vec<Effect> {
         Mode::ConfirmClose if yes(Action::ClosePane) => close_pane(state),
         Mode::ConfirmClear if yes(Action::ClearChat) => clear(state),
         Mode::ConfirmQuit if yes(Action::Cancel) => vec![Effect::Quit],
-        Mode::ConfirmClose | Mode::ConfirmClear | Mode::ConfirmQuit => Vec::new(),
+        // Who types on has not seen the question: it is a no, and no letter is lost.
+        Mode::ConfirmClose | Mode::ConfirmClear | Mode::ConfirmQuit => match key.code {
+            KeyCode::Char('n' | 'N') => Vec::new(),
+            KeyCode::Char(_) if action.is_none() => on_chat_key(state, key, action),
+            _ => Vec::new(),
+        },
     }
 }
 

@@ -261,6 +261,7 @@ fn waiting(state: &State, view: &UserView, why: &Waiting, people: &People) -> (V
         Some(TakenBy::User(by)) => Some(panel::name(people, by)),
         _ => None,
     };
+    let named = by.is_some();
     let [head, short_head] = match (preempted, by) {
         (true, Some(by)) => [say!(theme, "preempted for {}, its text stays", by), say!(theme, "preempted for {}", by)],
         (true, None) => ["preempted, its text stays", "preempted"].map(|words| theme.tr(words).to_owned()),
@@ -273,8 +274,7 @@ fn waiting(state: &State, view: &UserView, why: &Waiting, people: &People) -> (V
         format!("{head}: {words}"),
         format!("{short_head}: {words}"),
         format!("{short_head}: {short}"),
-        short_head.clone(),
-        short,
+        if named { short_head.clone() } else { short },
     ];
     // Expected when it came: by now a part of it is over.
     if let Some(expected) = view.predicted_ttft.filter(|_| view.ttft.is_none()) {
