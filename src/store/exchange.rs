@@ -36,6 +36,8 @@ struct Conversation {
     updated_unix_ms: i64,
     /// The end of the path that is shown.
     leaf: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    draft: Option<String>,
     messages: Vec<Message>,
 }
 
@@ -120,6 +122,7 @@ fn of_room(chat: Chat, now: i64) -> Conversation {
         created_unix_ms: now,
         updated_unix_ms: now,
         leaf: chat.leaf,
+        draft: None,
         messages,
     }
 }
@@ -148,6 +151,7 @@ fn outgoing(stored: &Stored) -> Conversation {
         created_unix_ms: stored.created,
         updated_unix_ms: stored.updated,
         leaf: stored.leaf,
+        draft: stored.draft.clone(),
         messages: stored
             .messages
             .iter()
@@ -241,6 +245,9 @@ fn incoming(conversation: Conversation) -> Result<Stored, String> {
     short("the person's name", &conversation.person)?;
     short("the title", &conversation.title)?;
     short("the model's name", &conversation.model)?;
+    if conversation.draft.as_ref().is_some_and(|draft| draft.len() > TEXT_MAX / 2) {
+        return Err(format!("its draft is longer than {} MiB", TEXT_MAX >> 21));
+    }
     let mut messages = Vec::with_capacity(conversation.messages.len());
     for message in conversation.messages {
         let object = |what: &str, value: Option<Value>| match value {
@@ -286,6 +293,7 @@ fn incoming(conversation: Conversation) -> Result<Stored, String> {
         created: conversation.created_unix_ms,
         updated: conversation.updated_unix_ms,
         leaf: conversation.leaf,
+        draft: conversation.draft,
         messages,
     };
     stored.fault().map_or(Ok(stored), Err)
