@@ -49,8 +49,7 @@ fn line(row: &ChatRow, columns: usize, chosen: bool, state: &State) -> Line<'sta
     let person = clip(&one_line(&row.person), 12);
     let person = format!("{person}{}  ", " ".repeat(12usize.saturating_sub(width(&person))));
     let room = columns.saturating_sub(width(mark) + width(&date) + width(&person) + 1);
-    let words = if row.draft { format!("({}) {}", theme.tr("draft"), row.words) } else { row.words.clone() };
-    let words = clip(&one_line(&words), room);
+    let words = clip(&one_line(&row.words), room);
     let pad = " ".repeat(room.saturating_sub(width(&words)) + 1);
     if chosen {
         return Line::from(Span::styled(format!("{mark}{date}{person}{words}{pad}"), theme.chosen()));
