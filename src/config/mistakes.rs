@@ -60,7 +60,10 @@ impl ConfigError {
     pub(super) fn at(self, path: &Path, text: &str, flags: &RawConfig) -> ConfigError {
         let keys = self.keys();
         let Some(key) = keys.first() else { return self };
-        let by_flag = toml::Value::try_from(flags).is_ok_and(|flags| flags.get(key).is_some());
+        let by_flag = toml::Value::try_from(flags).is_ok_and(|flags| {
+            // Tables are never given by flags, and are there, empty.
+            flags.get(key).is_some_and(|value| value.as_table().is_none_or(|table| !table.is_empty()))
+        });
         let parsed = DeTable::parse(text).ok().filter(|_| !by_flag);
         let line = parsed.and_then(|table| place_of(table.get_ref(), &keys)).map(|place| line_of(text, place));
         match line {

@@ -250,10 +250,10 @@ fn what_waited_for_a_lock_is_written_when_it_ends() {
     terminal.expect("cut at max_tokens (8)");
     terminal.expect("It is tried again");
     std::thread::sleep(Duration::from_millis(1500));
-    terminal.expect("✗ not kept");
+    terminal.expect("✗ nothing kept yet");
     other.execute_batch("ROLLBACK").expect("the lock ends");
     terminal.expect("conversations are kept again");
-    terminal.absent("✗ not kept");
+    terminal.absent("✗ nothing kept yet");
     assert_eq!(kept(&data), ["Say hello."]);
 }
 
@@ -267,14 +267,14 @@ fn a_database_that_is_locked_at_first_is_had_later() {
     let args = ["--model", "nano", "--temperature", "0", "--max-tokens", "8", "--pace", "full", "--data", data.to_str().unwrap()];
     let mut terminal = Spec::room(&args).size(200, 50).start();
     terminal.expect("the last session stays in the history");
-    terminal.expect("✗ not kept");
+    terminal.expect("✗ nothing kept yet");
     terminal.send("Say hello.");
     terminal.expect("cut at max_tokens (8)");
     terminal.keys("a draft");
     terminal.expect("> a draft");
     drop(other);
     terminal.expect("conversations are kept again");
-    terminal.absent("✗ not kept");
+    terminal.absent("✗ nothing kept yet");
     assert_eq!(kept(&data), ["Say hello."]);
     terminal.keys(&ctrl('c'));
     terminal.expect("Conversations are kept.");

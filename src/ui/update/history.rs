@@ -112,7 +112,12 @@ pub(super) fn on_found(state: &mut State, text: &str, found: Result<Vec<ChatRow>
     shelf.answered = Some(text.to_owned());
     shelf.chosen = 0;
     match found {
-        Ok(rows) => (shelf.rows, shelf.fault) = (rows, None),
+        Ok(mut rows) => {
+            for row in rows.iter_mut().filter(|row| row.draft) {
+                row.words = format!("({}) {}", state.options.theme.tr("draft"), row.words);
+            }
+            (shelf.rows, shelf.fault) = (rows, None);
+        }
         Err(error) => (shelf.rows, shelf.fault) = (Vec::new(), Some(one_line(&error.words(lang)))),
     }
 }
