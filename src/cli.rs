@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{ConfigCommand, HistoryCommand, Scenario, help};
 use crate::config::RawConfig;
@@ -23,6 +25,43 @@ pub struct Cli {
     pub log: Option<PathBuf>,
     #[command(flatten)]
     pub room: RoomArgs,
+}
+
+/// Commands that have a use for some options of the room only: others are not in their help, and are refused.
+const USEFUL: [(&str, &[&str]); 2] =
+    [("history", &["data", "config", "log"]), ("replay", &["fps", "theme", "lang", "ascii", "mouse", "config", "log"])];
+
+/// The command line as it is.
+pub fn command() -> clap::Command {
+    let whole = Cli::command();
+    let shared: Vec<Arg> = whole.get_arguments().filter(|arg| arg.is_global_set()).cloned().collect();
+    USEFUL.iter().fold(whole, |whole, (name, useful)| {
+        let others = shared.iter().filter(|arg| !useful.contains(&arg.get_id().as_str()));
+        let hidden: Vec<Arg> = others.map(|arg| arg.clone().hide(true)).collect();
+        whole.mut_subcommand(name, |command| command.args(hidden))
+    })
+}
+
+/// What was written on it.
+///
+/// # Errors
+/// Wrong usage, as clap says it; and help and version, which are no values either.
+pub fn parse(args: impl IntoIterator<Item = std::ffi::OsString>) -> Result<Cli, clap::Error> {
+    let mut command = command();
+    let matches = command.try_get_matches_from_mut(args)?;
+    let named = matches.subcommand_name().and_then(|named| USEFUL.iter().find(|(name, _)| *name == named));
+    if let Some((name, useful)) = named {
+        let given = |arg: &&Arg| {
+            let id = arg.get_id().as_str();
+            arg.is_global_set() && !useful.contains(&id) && matches.value_source(id) == Some(ValueSource::CommandLine)
+        };
+        let option = command.get_arguments().find(given).and_then(Arg::get_long).map(str::to_owned);
+        if let Some(option) = option {
+            let words = format!("--{option} means nothing to `batchroom {name}`: leave it out");
+            return Err(command.error(ErrorKind::UnknownArgument, words));
+        }
+    }
+    Cli::from_arg_matches(&matches)
 }
 
 /// How the room is opened, when no command is given.

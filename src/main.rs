@@ -2,14 +2,13 @@
 
 use std::process::ExitCode;
 
-use batchroom::cli::{Cli, Command, RoomArgs};
+use batchroom::cli::{self, Cli, Command, RoomArgs};
 use batchroom::config::{self, RawConfig};
 use batchroom::hub::FetchError;
 use batchroom::{commands, fault, room};
-use clap::Parser;
 
 fn main() -> ExitCode {
-    let cli = Cli::try_parse().unwrap_or_else(|error| usage(&error));
+    let cli = cli::parse(std::env::args_os()).unwrap_or_else(|error| usage(&error));
     match run(cli) {
         Ok(code) => code,
         Err(error) => match error.downcast_ref() {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::ConfigError;
+use crate::config::{ConfigError, option_of};
 use crate::sampling::SamplingParams;
 
 /// Presets at most.
@@ -38,14 +38,13 @@ pub struct Preset {
 /// # Errors
 /// A name that could not be typed after `/preset`, or a value out of its range.
 pub fn check(raw: BTreeMap<String, RawPreset>, own: &SamplingParams) -> Result<Vec<Preset>, ConfigError> {
-    let wrong = |value: String, wanted: &str| ConfigError::Value { key: "presets", value, wanted: wanted.to_owned() };
     if raw.len() > MAX {
-        return Err(wrong(raw.len().to_string(), "there may be 64 of them"));
+        return Err(ConfigError::entry(&["presets"], &format!("there are {}, and there may be {MAX}", raw.len())));
     }
     let preset = |(name, raw): (String, RawPreset)| {
         let plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_');
         if name.is_empty() || name.chars().count() > 24 || !name.chars().all(plain) {
-            return Err(wrong(name, "a name has up to 24 letters, digits, - and _"));
+            return Err(ConfigError::entry(&["presets", &name], "a name has up to 24 letters, digits, - and _"));
         }
         let sampling = SamplingParams {
             temperature: raw.temperature.unwrap_or(own.temperature),
@@ -57,7 +56,10 @@ pub fn check(raw: BTreeMap<String, RawPreset>, own: &SamplingParams) -> Result<V
             stop: raw.stop.unwrap_or_else(|| own.stop.clone()),
             ..own.clone()
         };
-        sampling.check().map_err(|error| wrong(name.clone(), &error.to_string()))?;
+        sampling.check().map_err(|fault| {
+            let wanted = format!("it must be {}", fault.range);
+            ConfigError::value_in(&["presets", &name, option_of(&fault)], &fault.value, &wanted)
+        })?;
         Ok(Preset { name, sampling, system: raw.system })
     };
     raw.into_iter().map(preset).collect()

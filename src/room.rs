@@ -16,16 +16,18 @@ use tokio::sync::watch;
 
 use crate::cli::RoomArgs;
 use crate::commands::fresh_seed;
-use crate::config::{Config, PaceChoice};
-use crate::engine::{EngineHandle, Pace};
+use crate::config::{Config, KvBudget, PaceChoice};
+use crate::engine::{EngineHandle, Pace, Snapshot};
 use crate::hub::{self, Choice, NANO, Progress, Published, SMOLLM2};
 use crate::launch::{default_choice, launch_recorded, pace_for};
 use crate::machine::MemorySpeed;
 use crate::store;
 use crate::ui::desk::Desk;
-use crate::ui::keymap;
 use crate::ui::run::{Before, Services, run};
 use crate::ui::state::{Better, Options};
+use crate::ui::theme::Theme;
+use crate::ui::words::say;
+use crate::ui::{format, keymap};
 
 /// Seats of the batch when nobody says otherwise: few enough that a queue can be seen.
 const SEATS: usize = 8;
@@ -63,8 +65,22 @@ pub async fn open(config: Config, args: RoomArgs) -> anyhow::Result<ExitCode> {
         move || services.open(opening)
     })
     .await??;
-    let options = options(&config, &opening);
+    let mut options = options(&config, &opening);
+    if let Some(words) = whole_blocks(&config, options.theme, &engine.snapshots().borrow()) {
+        options.notice = Some(options.notice.map_or(words.clone(), |notice| format!("{notice}. {words}")));
+    }
     run(engine, services, options, fresh_seed(), before.await?).await
+}
+
+/// KV memory is whole blocks: what of the asked size that leaves out is said.
+fn whole_blocks(config: &Config, theme: Theme, snapshot: &Snapshot) -> Option<String> {
+    let KvBudget::Bytes(asked) = config.engine.kv_memory else { return None };
+    let (blocks, tokens) = (snapshot.kv.total, snapshot.kv.block_size);
+    let given = (blocks * snapshot.kv.bytes_per_block) as u64;
+    (given < asked).then(|| {
+        let (asked, given) = (format::bytes(asked), format::bytes(given));
+        say!(theme, "kv_memory of {} is {} whole blocks of {} tokens: {}", asked, blocks, tokens, given)
+    })
 }
 
 /// The last session, or a fresh one; read while the model is being loaded.

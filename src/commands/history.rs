@@ -157,7 +157,11 @@ fn cell(text: &str, columns: usize) -> String {
 
 fn row(line: &Line) -> String {
     let date = store::date(line.updated);
-    format!("{:>6}  {date}  {}  {:>5}  {}", line.id, cell(&line.person, 12), line.messages, cell(&line.title, 60).trim_end())
+    let words = match (&line.draft, line.title.is_empty()) {
+        (Some(draft), true) => format!("(draft) {draft}"),
+        _ => line.title.clone(),
+    };
+    format!("{:>6}  {date}  {}  {:>5}  {}", line.id, cell(&line.person, 12), line.messages, cell(&words, 60).trim_end())
 }
 
 fn list(store: &Store, json: bool, limit: usize) -> anyhow::Result<()> {
@@ -199,7 +203,7 @@ fn object(stored: &Stored) -> Value {
         .collect();
     json!({
         "id": stored.id, "person": stored.person, "title": stored.title, "system": stored.system, "model": stored.model,
-        "created": stored.created, "updated": stored.updated, "path": path, "messages": messages,
+        "created": stored.created, "updated": stored.updated, "path": path, "draft": stored.draft, "messages": messages,
     })
 }
 
@@ -225,6 +229,9 @@ fn show(store: &Store, id: i64, json: bool) -> anyhow::Result<()> {
         if let Some(note) = message.note.as_deref().or(message.cut.then_some("cut off: the program ended")) {
             say(&format!("({note})"))?;
         }
+    }
+    if let Some(draft) = &stored.draft {
+        say(&format!("\n(draft) {}", draft.trim_end()))?;
     }
     if branches > 0 {
         say(&format!("\n({branches} more in other branches: --json shows them)"))?;

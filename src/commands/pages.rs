@@ -5,10 +5,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::CommandFactory;
 use clap_complete::Shell;
 
-use crate::cli::Cli;
+use crate::cli;
 
 pub const COMPLETIONS_EXAMPLES: &str = "Examples:
   batchroom completions bash > ~/.local/share/bash-completion/completions/batchroom
@@ -21,13 +20,13 @@ pub const MAN_EXAMPLES: &str = "Examples:
 
 pub fn completions(shell: Shell) -> anyhow::Result<ExitCode> {
     let mut out = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "batchroom", &mut out);
+    clap_complete::generate(shell, &mut cli::command(), "batchroom", &mut out);
     to_stdout(&out)
 }
 
 /// The page of the program to standard output, or those of the program and each command into a folder.
 pub fn man(folder: Option<&Path>) -> anyhow::Result<ExitCode> {
-    let command = Cli::command().disable_help_subcommand(true);
+    let command = cli::command().disable_help_subcommand(true);
     let Some(folder) = folder else {
         let mut out = Vec::new();
         clap_mangen::Man::new(command).render(&mut out)?;

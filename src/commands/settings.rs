@@ -101,6 +101,9 @@ fn show(flags: &RawConfig, file: &RawConfig, config: &Config, path: &Path, json:
                 Value::Null => "–".into(),
                 other => other.to_string(),
             };
+            // How long a block is depends on the model.
+            let whole = if *key == "kv_memory" && from != "default" { " (whole blocks of 16 tokens that fit)" } else { "" };
+            let shown = format!("{shown}{whole}");
             let from = if from == "flag" { format!("--{}", key.replace('_', "-")) } else { from.to_owned() };
             say(&format!("{key:<24} {shown:<42} {from}"))?;
         }

@@ -23,6 +23,9 @@ pub enum ConfigError {
     Mistake { path: PathBuf, mistake: Mistake },
     #[error("{key} is `{}`: {wanted}", short(.value))]
     Value { key: &'static str, value: String, wanted: String },
+    /// In a table of the file: the keys that lead to it, and what is wrong there.
+    #[error("{}{words}", short(&.path.join(".")))]
+    Entry { path: Vec<String>, words: String },
     #[error("kv_memory and memory_utilization both say how large KV memory is: give one of them")]
     TwoBudgets,
     #[error(transparent)]
@@ -33,29 +36,58 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
-    /// The option that cannot be used.
-    fn key(&self) -> Option<&'static str> {
+    /// In an entry of a table, `path` being the keys that lead there.
+    pub(crate) fn entry(path: &[&str], wanted: &str) -> ConfigError {
+        ConfigError::Entry { path: owned(path), words: format!(": {wanted}") }
+    }
+
+    /// A value in an entry of a table.
+    pub(crate) fn value_in(path: &[&str], value: &str, wanted: &str) -> ConfigError {
+        ConfigError::Entry { path: owned(path), words: format!(" is `{}`: {wanted}", short(value)) }
+    }
+
+    /// The option that cannot be used: one key, or those that lead to it.
+    fn keys(&self) -> Vec<&str> {
         match self {
-            ConfigError::Value { key, .. } => Some(key),
-            ConfigError::Sampling(InvalidSampling { name, .. }) if name.contains("stop string") => Some("stop"),
-            ConfigError::Sampling(InvalidSampling { name, .. }) => Some(name),
-            _ => None,
+            ConfigError::Value { key, .. } => vec![key],
+            ConfigError::Entry { path, .. } => path.iter().map(String::as_str).collect(),
+            ConfigError::Sampling(fault) => vec![option_of(fault)],
+            _ => Vec::new(),
         }
     }
 
     /// With its place in the file, if it was the file that said it, and no flag.
     pub(super) fn at(self, path: &Path, text: &str, flags: &RawConfig) -> ConfigError {
-        let Some(key) = self.key() else { return self };
-        let by_flag = toml::Value::try_from(flags).is_ok_and(|flags| flags.get(key).is_some());
-        let line = DeTable::parse(text).ok().filter(|_| !by_flag).and_then(|table| {
-            let spans = table.get_ref().iter().find(|(name, _)| name.get_ref() == key);
-            spans.map(|(name, _)| line_of(text, name.span().start))
+        let keys = self.keys();
+        let Some(key) = keys.first() else { return self };
+        let by_flag = toml::Value::try_from(flags).is_ok_and(|flags| {
+            // Tables are never given by flags, and are there, empty.
+            flags.get(key).is_some_and(|value| value.as_table().is_none_or(|table| !table.is_empty()))
         });
+        let parsed = DeTable::parse(text).ok().filter(|_| !by_flag);
+        let line = parsed.and_then(|table| place_of(table.get_ref(), &keys)).map(|place| line_of(text, place));
         match line {
             Some(line) => ConfigError::At { path: path.to_owned(), line, fault: Box::new(self) },
             None => self,
         }
     }
+}
+
+fn owned(path: &[&str]) -> Vec<String> {
+    path.iter().map(|&key| key.to_owned()).collect()
+}
+
+/// The option that a parameter out of its range is of.
+pub(crate) fn option_of(fault: &InvalidSampling) -> &'static str {
+    if fault.name.contains("stop string") { "stop" } else { fault.name }
+}
+
+/// Where the last of these keys is written that there is, each in the table of the one before.
+fn place_of(table: &DeTable<'_>, keys: &[&str]) -> Option<usize> {
+    let (key, rest) = keys.split_first()?;
+    let (name, value) = table.iter().find(|(name, _)| name.get_ref() == key)?;
+    let below = value.get_ref().as_table().and_then(|table| place_of(table, rest));
+    Some(below.unwrap_or(name.span().start))
 }
 
 /// What is wrong in a file, and in which line of it (the first is 1).

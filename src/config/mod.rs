@@ -17,6 +17,7 @@ mod mistakes;
 mod screen;
 
 pub(crate) use check::{parse_batching, parse_policy, parse_size, parse_time};
+pub(crate) use mistakes::option_of;
 pub(crate) use screen::parse_pause;
 
 pub use mistakes::{ConfigError, Mistake};

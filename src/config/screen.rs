@@ -128,27 +128,27 @@ pub(super) fn parse_keys(table: BTreeMap<String, KeyNames>) -> Result<Vec<(Actio
     for (name, names) in table {
         let Some(action) = keymap::action_named(&name) else {
             let near = keymap::nearest_name(&name);
-            let hint = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
-            return wrong("keys", &name, format!("it must be the name of an action, as F1 lists them{hint}"));
+            let hint = near.map_or_else(|| "F1 lists them".to_owned(), |near| format!("did you mean `{near}`?"));
+            return Err(ConfigError::entry(&["keys", &name], &format!("there is no action of that name; {hint}")));
         };
+        let wrong = |key: &str, wanted: &str| Err(ConfigError::value_in(&["keys", &name], key, wanted));
         let names = match names {
             KeyNames::One(name) => vec![name],
             KeyNames::Several(names) => names,
         };
         let mut parsed = Vec::new();
-        for name in names {
-            let Some(key) = Key::parse(&name) else {
+        for written in names {
+            let Some(key) = Key::parse(&written) else {
                 return wrong(
-                    "keys",
-                    &name,
+                    &written,
                     "it must be a key such as F2, Ctrl-P, Alt-Enter or Shift-Up; letters need Ctrl or Alt and no Shift, Alt-1 to Alt-9 go to panes",
                 );
             };
             if key == Key::INTERRUPT && action != Action::Cancel {
-                return wrong("keys", &name, "it always stops an answer, or asks to quit");
+                return wrong(&written, "it always stops an answer, or asks to quit");
             }
             if let Some((other, _)) = keys.iter().find(|(_, keys)| keys.contains(&key)) {
-                return wrong("keys", &name, format!("it is given to {} already", keymap::action_name(*other)));
+                return wrong(&written, &format!("it is given to {} already", keymap::action_name(*other)));
             }
             parsed.push(key);
         }
@@ -158,7 +158,7 @@ pub(super) fn parse_keys(table: BTreeMap<String, KeyNames>) -> Result<Vec<(Actio
     for needed in [Action::Send, Action::Cancel, Action::Palette] {
         if !keymap::has_key(&keys, needed) {
             let name = keymap::action_name(needed);
-            return wrong("keys", &name, "it would have no key any more: give it another one");
+            return Err(ConfigError::entry(&["keys", &name], "it would have no key any more: give it another one"));
         }
     }
     Ok(keys)

@@ -86,7 +86,7 @@ fn keys_that_could_never_work_are_refused() {
     assert!(error("pase = \"F9\"").unwrap_err().contains("did you mean `pause`"));
     assert!(error("pause = \"F9\"\nstep = \"F9\"").unwrap_err().contains("given to pause already"));
     assert!(error("palette = []").unwrap_err().contains("no key any more"));
-    assert!(error("pause = \"Enter\"").unwrap_err().contains("`send`"));
+    assert!(error("pause = \"Enter\"").unwrap_err().contains("keys.send: it would have no key"));
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn values_out_of_range_are_named() {
     assert_eq!(error("panes = 17"), "panes is `17`: it must be from 1 to 16");
     assert!(error("temperature = -1.0").contains("temperature"));
     assert_eq!(error("device = \"gpu\""), "device is `gpu`: it must be cpu, candle, cuda or metal");
-    assert!(error("[presets.odd]\ntop_p = 2.0").contains("presets is `odd`: top_p is 2"));
+    assert!(error("[presets.odd]\ntop_p = 2.0").contains("presets.odd.top_p is `2`: it must be above 0"));
     assert!(error("[presets.\"a b\"]").contains("letters, digits"));
     let config = RawConfig::parse("top_k = 7\n[presets.short]\nmax_tokens = 9").unwrap().check().unwrap();
     assert_eq!((config.presets[0].sampling.top_k, config.presets[0].sampling.max_tokens), (7, 9));
@@ -121,6 +121,13 @@ fn the_file_that_said_it_is_named_and_a_flag_is_not() {
     assert!(said.ends_with("my.toml:2: panes is `17`: it must be from 1 to 16"), "{said}");
     let said = load("\n\ntop_p = 2.0\n", RawConfig::default());
     assert!(said.contains("my.toml:3: top_p is 2"), "{said}");
+    // In a table: the line of what is wrong, and its own name.
+    let said = load("fps = 30\n[keys]\npause = \"F9\"\n\nsendd = \"F2\"\n", RawConfig::default());
+    assert!(said.ends_with("my.toml:5: keys.sendd: there is no action of that name; did you mean `send`?"), "{said}");
+    let said = load("[keys]\nstep = \"F9\"\npause = \"Q\"\n", RawConfig::default());
+    assert!(said.contains("my.toml:3: keys.pause is `Q`: it must be a key"), "{said}");
+    let said = load("[presets.a]\ntop_k = 2\n\n[presets.b]\ntop_k = 3\ntop_p = 2.0\n", RawConfig::default());
+    assert!(said.contains("my.toml:6: presets.b.top_p is `2`: it must be"), "{said}");
     let flags = RawConfig { panes: Some(99), ..RawConfig::default() };
     assert_eq!(load("panes = 17\n", flags), "panes is `99`: it must be from 1 to 16");
 }

@@ -36,6 +36,8 @@ struct Conversation {
     updated_unix_ms: i64,
     /// The end of the path that is shown.
     leaf: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    draft: Option<String>,
     messages: Vec<Message>,
 }
 
@@ -120,6 +122,7 @@ fn of_room(chat: Chat, now: i64) -> Conversation {
         created_unix_ms: now,
         updated_unix_ms: now,
         leaf: chat.leaf,
+        draft: None,
         messages,
     }
 }
@@ -148,6 +151,7 @@ fn outgoing(stored: &Stored) -> Conversation {
         created_unix_ms: stored.created,
         updated_unix_ms: stored.updated,
         leaf: stored.leaf,
+        draft: stored.draft.clone(),
         messages: stored
             .messages
             .iter()
@@ -226,6 +230,44 @@ fn in_range(what: &str, unix_ms: i64) -> Result<(), String> {
     }
 }
 
+/// What stands beside the texts is short.
+fn short(what: &str, text: &str) -> Result<(), String> {
+    match text.len() > SHORT_MAX {
+        true => Err(format!("{what} is longer than {SHORT_MAX} bytes")),
+        false => Ok(()),
+    }
+}
+
+fn incoming_message(message: Message) -> Result<StoredMessage, String> {
+    let node = message.node;
+    let object = |what: &str, value: Option<Value>| match value {
+        None => Ok(None),
+        Some(value @ Value::Object(_)) => {
+            let text = value.to_string();
+            short(what, &text).map(|()| Some(text))
+        }
+        Some(_) => Err(format!("message {node}: `{what}` must be an object")),
+    };
+    short("a note", message.note.as_deref().unwrap_or_default())?;
+    short("a model's name", message.model.as_deref().unwrap_or_default())?;
+    if message.text.len() > TEXT_MAX / 2 {
+        return Err(format!("message {node} is longer than {} MiB", TEXT_MAX >> 21));
+    }
+    in_range(&format!("message {node} was written"), message.created_unix_ms)?;
+    Ok(StoredMessage {
+        node,
+        parent: message.parent,
+        role: message.role,
+        sampling: object("sampling", message.sampling)?,
+        figures: object("figures", message.figures)?,
+        text: message.text,
+        note: message.note,
+        created: message.created_unix_ms,
+        model: message.model,
+        cut: message.cut,
+    })
+}
+
 fn incoming(conversation: Conversation) -> Result<Stored, String> {
     if conversation.messages.len() > MESSAGES_MAX {
         return Err(format!("it has more than {MESSAGES_MAX} messages"));
@@ -234,42 +276,13 @@ fn incoming(conversation: Conversation) -> Result<Stored, String> {
     if bytes > BYTES_MAX {
         return Err(format!("it has more than {} MiB of text", BYTES_MAX >> 20));
     }
-    let short = |what: &str, text: &str| match text.len() > SHORT_MAX {
-        true => Err(format!("{what} is longer than {SHORT_MAX} bytes")),
-        false => Ok(()),
-    };
     short("the person's name", &conversation.person)?;
     short("the title", &conversation.title)?;
     short("the model's name", &conversation.model)?;
-    let mut messages = Vec::with_capacity(conversation.messages.len());
-    for message in conversation.messages {
-        let object = |what: &str, value: Option<Value>| match value {
-            None => Ok(None),
-            Some(value @ Value::Object(_)) => {
-                let text = value.to_string();
-                short(what, &text).map(|()| Some(text))
-            }
-            Some(_) => Err(format!("message {}: `{what}` must be an object", message.node)),
-        };
-        short("a note", message.note.as_deref().unwrap_or_default())?;
-        short("a model's name", message.model.as_deref().unwrap_or_default())?;
-        if message.text.len() > TEXT_MAX / 2 {
-            return Err(format!("message {} is longer than {} MiB", message.node, TEXT_MAX >> 21));
-        }
-        in_range(&format!("message {} was written", message.node), message.created_unix_ms)?;
-        messages.push(StoredMessage {
-            node: message.node,
-            parent: message.parent,
-            role: message.role,
-            sampling: object("sampling", message.sampling)?,
-            figures: object("figures", message.figures)?,
-            text: message.text,
-            note: message.note,
-            created: message.created_unix_ms,
-            model: message.model,
-            cut: message.cut,
-        });
+    if conversation.draft.as_ref().is_some_and(|draft| draft.len() > TEXT_MAX / 2) {
+        return Err(format!("its draft is longer than {} MiB", TEXT_MAX >> 21));
     }
+    let messages = conversation.messages.into_iter().map(incoming_message).collect::<Result<Vec<_>, _>>()?;
     let first = messages.iter().find(|message| message.role == Role::User);
     in_range("it began", conversation.created_unix_ms)?;
     in_range("it was changed last", conversation.updated_unix_ms)?;
@@ -286,35 +299,50 @@ fn incoming(conversation: Conversation) -> Result<Stored, String> {
         created: conversation.created_unix_ms,
         updated: conversation.updated_unix_ms,
         leaf: conversation.leaf,
+        draft: conversation.draft,
         messages,
     };
     stored.fault().map_or(Ok(stored), Err)
 }
 
-/// The path that is shown, to be read: headings are who speaks, texts are as they were written.
-pub fn to_markdown(stored: &Stored) -> String {
-    let mut out = format!("# {}\n\n", if stored.title.is_empty() { &stored.person } else { &stored.title });
-    let date = super::date::date(stored.created);
-    out.push_str(&format!("{}, {date}", stored.person));
-    if !stored.model.is_empty() {
-        out.push_str(&format!(", {}", stored.model));
+/// One text of a page: who says it, what, and what stands under it.
+pub type Said<'a> = (&'a str, &'a str, Option<&'a str>);
+
+/// A conversation to be read, as history and room write it: headings are who speaks, texts are as they were written.
+pub fn markdown<'a>(title: &str, under: Option<&str>, system: Option<&str>, said: impl IntoIterator<Item = Said<'a>>) -> String {
+    let one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut out = format!("# {}\n", one_line(title));
+    if let Some(under) = under {
+        out.push_str(&format!("\n{}\n", one_line(under)));
     }
-    out.push('\n');
-    if let Some(system) = &stored.system {
+    if let Some(system) = system {
         out.push_str(&format!("\n## system\n\n{}\n", system.trim_end()));
     }
-    for at in stored.path() {
-        let message = &stored.messages[at];
+    for (who, text, note) in said {
+        out.push_str(&format!("\n## {}\n\n{}\n", one_line(who), text.trim_end()));
+        if let Some(note) = note {
+            out.push_str(&format!("\n*{}*\n", one_line(note)));
+        }
+    }
+    // To be read, on a terminal too.
+    crate::text::printable(&out)
+}
+
+/// The path that is shown, to be read.
+pub fn to_markdown(stored: &Stored) -> String {
+    let title = if stored.title.is_empty() { &stored.person } else { &stored.title };
+    let date = super::date::date(stored.created);
+    let parts = [stored.person.as_str(), &date, &stored.model];
+    let under = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
+    let path = stored.path().into_iter().map(|at| &stored.messages[at]).map(|message| {
         let who = match message.role {
             Role::User => stored.person.as_str(),
             Role::Assistant => message.model.as_deref().unwrap_or("assistant"),
             Role::System => "system",
         };
-        out.push_str(&format!("\n## {who}\n\n{}\n", message.text.trim_end()));
-        if let Some(note) = message.note.as_deref().or(message.cut.then_some("cut off: the program ended")) {
-            out.push_str(&format!("\n*{note}*\n"));
-        }
-    }
-    // To be read, on a terminal too.
-    crate::text::printable(&out)
+        let note = message.note.as_deref().or(message.cut.then_some("cut off: the program ended"));
+        (who, message.text.as_str(), note)
+    });
+    let draft = stored.draft.as_deref().map(|draft| ("draft", draft, None));
+    markdown(title, Some(&under), stored.system.as_deref(), path.chain(draft))
 }

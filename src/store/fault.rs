@@ -93,7 +93,14 @@ impl StoreError {
 
     /// It may go away by itself: another program ends, a disk is cleared.
     pub fn may_pass(&self) -> bool {
-        matches!(self.fault, Fault::Locked | Fault::Full)
+        match &self.fault {
+            Fault::Locked | Fault::Full | Fault::Interrupted => true,
+            Fault::Other(error) => {
+                let code = error.sqlite_error_code();
+                matches!(code, Some(ErrorCode::FileLockingProtocolFailed | ErrorCode::SystemIoFailure))
+            }
+            _ => false,
+        }
     }
 
     /// It is of one conversation, and not of the file.

@@ -35,6 +35,9 @@ pub enum Keeping {
     Waiting(Arc<StoreError>),
     /// Nothing more is kept.
     Ended(Arc<StoreError>),
+    /// The database can be had now, which could not be had at first: there is a fresh session in it, and what comes after
+    /// [`Write::Anew`] is written to that. What is said before is dropped.
+    Begun,
     /// The file was removed, or another is in its place: there is a fresh session in the one that is there now, and what comes
     /// after [`Write::Anew`] is written to that. What is said before is dropped.
     Moved,
@@ -108,6 +111,24 @@ pub struct Keeper {
 impl Keeper {
     /// Takes the database and the session over. `known`: the conversations that are open already.
     pub fn start(store: Store, session: Session, known: Known) -> std::io::Result<Keeper> {
+        let (path, number) = (store.path().to_owned(), session.id);
+        let place = Place::of(&path);
+        Keeper::spawn(path, place, Some((store, session)), number, known, Keeping::Well)
+    }
+
+    /// The database cannot be had now: it is tried again until it can.
+    pub fn later(path: PathBuf, why: Arc<StoreError>) -> std::io::Result<Keeper> {
+        Keeper::spawn(path, Place::default(), None, 0, Known::new(), Keeping::Waiting(why))
+    }
+
+    fn spawn(
+        path: PathBuf,
+        place: Place,
+        open: Option<(Store, Session)>,
+        number: i64,
+        known: Known,
+        keeping: Keeping,
+    ) -> std::io::Result<Keeper> {
         let queue = Queue {
             writes: VecDeque::new(),
             bytes: 0,
@@ -120,12 +141,10 @@ impl Keeper {
             written: 0,
         };
         let desk = Arc::new(Desk { queue: Mutex::new(queue), changed: Condvar::new() });
-        let (say, news) = watch::channel(Keeping::Well);
-        let id = Arc::new(AtomicI64::new(session.id));
-        let path = store.path().to_owned();
-        let place = Place::of(&path);
-        let open = Some((store, session));
-        let mut writer = Writer { desk: desk.clone(), path, place, open, number: id.clone(), known, say, anew: false };
+        let (say, news) = watch::channel(keeping);
+        let id = Arc::new(AtomicI64::new(number));
+        let anew = open.is_none();
+        let mut writer = Writer { desk: desk.clone(), path, place, open, number: id.clone(), known, say, anew };
         let thread = std::thread::Builder::new().name("store".into()).spawn(move || writer.run())?;
         Ok(Keeper { desk, news, thread: Some(thread), session: id })
     }
@@ -243,7 +262,7 @@ struct Writer {
     desk: Arc<Desk>,
     path: PathBuf,
     place: Place,
-    /// None only while another file is opened in place of one that has gone.
+    /// None only while it cannot be had, at first or in place of one that has gone.
     open: Option<(Store, Session)>,
     /// The session's number, for whoever asks questions of its own.
     number: Arc<AtomicI64>,
@@ -256,8 +275,14 @@ struct Writer {
 impl Writer {
     fn run(&mut self) {
         let mut batch = Vec::new();
+        if self.open.is_none() {
+            self.pause();
+            if !self.open_again(Keeping::Begun) {
+                return;
+            }
+        }
         while self.gather(&mut batch) {
-            if self.is_moved() && !self.open_again() {
+            if self.is_moved() && !self.open_other() {
                 return;
             }
             if !self.put(&mut batch) {
@@ -266,10 +291,16 @@ impl Writer {
             batch.clear();
             let mut queue = self.desk.lock();
             queue.written += 1;
+            let late = queue.since.is_some_and(|since| since.elapsed() >= LATE);
             queue.since = (!queue.writes.is_empty()).then(Instant::now);
             // What was dropped is said again, and is not there yet.
             if !self.anew {
                 queue.until = Some(super::now());
+            }
+            // With the queue locked: whoever hears of it and asks is told the same.
+            let was_well = matches!(*self.say.borrow(), Keeping::Well);
+            if !self.anew && (late || !was_well) {
+                self.say.send_replace(Keeping::Well);
             }
             drop(queue);
             self.desk.changed.notify_all();
@@ -310,9 +341,8 @@ impl Writer {
         identity(&self.path) != self.place.file
     }
 
-    /// Opens what is at the path now, or makes it, and begins a session there; then all is to be said anew. False: it cannot be
-    /// had, or the screen has ended.
-    fn open_again(&mut self) -> bool {
+    /// The file has gone: what is in its place now is opened. False: as of `open_again`.
+    fn open_other(&mut self) -> bool {
         tracing::warn!(path = %self.path.display(), "the database was removed or replaced");
         self.open = None;
         // What is left of the old file's log would be read as a part of the new one.
@@ -320,6 +350,12 @@ impl Writer {
             let _ = std::fs::remove_file(beside(&self.path, "-wal"));
             let _ = std::fs::remove_file(beside(&self.path, "-shm"));
         }
+        self.open_again(Keeping::Moved)
+    }
+
+    /// Opens what is at the path now, or makes it, and begins a session there; then all is to be said anew. False: it cannot be
+    /// had, or the screen has ended.
+    fn open_again(&mut self, news: Keeping) -> bool {
         loop {
             let opened = Store::open(&self.path, Missing::Create).and_then(|mut store| {
                 let session = store.open_session(true)?;
@@ -332,7 +368,7 @@ impl Writer {
                     self.open = Some((store, session));
                     self.known.clear();
                     self.anew = true;
-                    self.say.send_replace(Keeping::Moved);
+                    self.say.send_replace(news);
                     return true;
                 }
                 Err(error) => {
@@ -357,16 +393,13 @@ impl Writer {
             let error = match store.write(session.id, &mut self.known, batch) {
                 Ok(()) => {
                     self.place.log = identity(&beside(&self.path, "-wal"));
-                    if !matches!(*self.say.borrow(), Keeping::Well) {
-                        self.say.send_replace(Keeping::Well);
-                    }
                     return true;
                 }
                 Err(error) => error,
             };
             if self.is_moved() {
                 // It went away in the middle of it.
-                return self.open_again();
+                return self.open_other();
             }
             if !self.goes_on(error) {
                 return false;
@@ -387,10 +420,22 @@ impl Writer {
             return false;
         }
         drop(queue);
-        self.say.send_replace(Keeping::Waiting(Arc::new(error)));
+        // Once for each fault, however often it is tried.
+        let known = match &*self.say.borrow() {
+            Keeping::Waiting(known) => known.to_string() == error.to_string(),
+            _ => false,
+        };
+        if !known {
+            self.say.send_replace(Keeping::Waiting(Arc::new(error)));
+        }
+        self.pause();
+        true
+    }
+
+    /// Until it is worth another try.
+    fn pause(&self) {
         let queue = self.desk.lock();
         let wait = self.desk.changed.wait_timeout_while(queue, AGAIN, |queue| !queue.over);
         drop(wait);
-        true
     }
 }

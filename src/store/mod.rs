@@ -24,7 +24,7 @@ use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags};
 
 pub use date::{clock_time, date};
-pub use exchange::{EXPORT_VERSION, ImportError, escaped, from_json, to_json, to_markdown};
+pub use exchange::{EXPORT_VERSION, ImportError, escaped, from_json, markdown, to_json, to_markdown};
 pub use fault::{Fault, StoreError};
 pub use keeper::{Flusher, Keeper, Keeping};
 pub use reads::{LIST_MAX, Line, Stored, StoredMessage};

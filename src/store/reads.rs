@@ -22,6 +22,9 @@ pub struct Line {
     pub created: i64,
     pub updated: i64,
     pub messages: u64,
+    /// The first words of what was typed and not sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub draft: Option<String>,
 }
 
 /// A conversation, whole.
@@ -36,6 +39,8 @@ pub struct Stored {
     pub updated: i64,
     /// The end of the path that is shown.
     pub leaf: Option<u32>,
+    /// What was typed and not sent when its pane was closed.
+    pub draft: Option<String>,
     /// By their numbers; every parent comes before its children.
     pub messages: Vec<StoredMessage>,
 }
@@ -158,7 +163,8 @@ impl Store {
     }
 
     fn head(&self, id: i64) -> rusqlite::Result<Option<Stored>> {
-        let sql = "SELECT id, person, title, system, model, created, updated, leaf FROM conversations WHERE id = ?";
+        let sql = "SELECT id, person, title, system, model, created, updated, leaf, \
+                   (SELECT text FROM drafts WHERE conversation = conversations.id) FROM conversations WHERE id = ?";
         let read = |row: &Row<'_>| {
             Ok(Stored {
                 id: row.get(0)?,
@@ -169,6 +175,7 @@ impl Store {
                 created: row.get(5)?,
                 updated: row.get(6)?,
                 leaf: row.get(7)?,
+                draft: row.get(8)?,
                 messages: Vec::new(),
             })
         };
@@ -231,6 +238,9 @@ impl Store {
             let id = change.last_insert_rowid();
             let sql = "INSERT INTO messages(conversation, node, parent, role, text, note, created, model, sampling, figures, \
                        state) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+            if let Some(draft) = &stored.draft {
+                change.execute("INSERT INTO drafts(conversation, text) VALUES(?, ?)", rusqlite::params![id, draft])?;
+            }
             for message in &stored.messages {
                 clock.restart();
                 change.prepare_cached(sql)?.execute(rusqlite::params![
@@ -285,7 +295,8 @@ impl Store {
 
 /// The columns of [`Line`], of `conversations c`.
 pub(super) const LINE: &str = "c.id, c.person, c.title, c.model, c.created, c.updated, \
-     (SELECT count(*) FROM messages m WHERE m.conversation = c.id)";
+     (SELECT count(*) FROM messages m WHERE m.conversation = c.id), \
+     (SELECT substr(d.text, 1, 1000) FROM drafts d WHERE d.conversation = c.id)";
 
 pub(super) fn line(row: &Row<'_>) -> rusqlite::Result<Line> {
     Ok(Line {
@@ -296,5 +307,6 @@ pub(super) fn line(row: &Row<'_>) -> rusqlite::Result<Line> {
         created: row.get(4)?,
         updated: row.get(5)?,
         messages: row.get::<_, i64>(6)?.max(0) as u64,
+        draft: row.get::<_, Option<String>>(7)?.map(|draft| super::writes::title(&draft)),
     })
 }

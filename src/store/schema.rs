@@ -11,7 +11,7 @@ pub const VERSION: i64 = MIGRATIONS.len() as i64;
 const APPLICATION: i64 = 0x6274_726d;
 
 /// From nothing to format 1, from 1 to 2, and so on. A line that was published is never changed, only followed.
-const MIGRATIONS: [&str; 2] = [
+const MIGRATIONS: [&str; 3] = [
     // Conversations are trees of messages; `leaf` is the end of the path that is shown. Times are milliseconds since 1970.
     "CREATE TABLE sessions(
         id INTEGER PRIMARY KEY AUTOINCREMENT, opened INTEGER NOT NULL, updated INTEGER NOT NULL,
@@ -51,6 +51,9 @@ const MIGRATIONS: [&str; 2] = [
     END;
     INSERT INTO words(rowid, text) SELECT id, replace(replace(text, 'đ', 'd'), 'Đ', 'D') FROM messages
         WHERE state <> 'streaming';",
+    // What was typed and not sent in a pane that is no longer there. That of a pane that is open stands with the pane.
+    "CREATE TABLE drafts(
+        conversation INTEGER PRIMARY KEY REFERENCES conversations ON DELETE CASCADE, text TEXT NOT NULL);",
 ];
 
 /// Makes the tables, or brings older ones up to date, or says why not.

@@ -19,6 +19,7 @@ const AFTER: usize = 80;
 pub struct Hit {
     pub line: Line,
     pub node: u32,
+    /// `draft`: it is no message, but was typed and not sent.
     pub role: String,
     /// Around the first of the words, on one line.
     pub excerpt: String,
@@ -40,7 +41,21 @@ impl Store {
             // Signs, the middle of a word, a language without spaces, an answer that still streams.
             hits = self.scanned(&piece, most).map_err(|source| self.fault(source))?;
         }
+        for hit in self.drafts(&piece, most).map_err(|source| self.fault(source))? {
+            if hits.len() < most && hits.iter().all(|other| other.line.id != hit.line.id) {
+                hits.push(hit);
+            }
+        }
         Ok(hits)
+    }
+
+    /// What was typed and not sent: few, and in no index.
+    fn drafts(&self, piece: &str, most: usize) -> rusqlite::Result<Vec<Hit>> {
+        let sql = format!(
+            "SELECT {LINE}, 0, 'draft', substr(n.text, 1, 200000) FROM drafts n JOIN conversations c ON c.id = n.conversation \
+             WHERE n.text LIKE ?1 ESCAPE '\\' ORDER BY c.updated DESC, c.id DESC LIMIT ?2"
+        );
+        self.hits(&sql, &like(piece), &[piece.to_owned()], most)
     }
 
     fn indexed(&self, query: &str, words: &[String], most: usize) -> rusqlite::Result<Vec<Hit>> {
@@ -58,18 +73,23 @@ impl Store {
              WHERE n.id IN (SELECT max(m.id) FROM messages m WHERE m.text LIKE ?1 ESCAPE '\\' \
              GROUP BY m.conversation) ORDER BY c.updated DESC, c.id DESC LIMIT ?2"
         );
-        let pattern = piece.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
-        self.hits(&sql, &format!("%{pattern}%"), &[piece.to_owned()], most)
+        self.hits(&sql, &like(piece), &[piece.to_owned()], most)
     }
 
     fn hits(&self, sql: &str, pattern: &str, words: &[String], most: usize) -> rusqlite::Result<Vec<Hit>> {
         let mut statement = self.db().prepare_cached(sql)?;
         let rows = statement.query_map(params![pattern, most.min(super::reads::LIST_MAX) as i64], |row| {
-            let text: String = row.get(9)?;
-            Ok(Hit { line: line(row)?, node: row.get(7)?, role: row.get(8)?, excerpt: excerpt(&text, words) })
+            let text: String = row.get(10)?;
+            Ok(Hit { line: line(row)?, node: row.get(8)?, role: row.get(9)?, excerpt: excerpt(&text, words) })
         })?;
         rows.collect()
     }
+}
+
+/// The pattern of any text that has this piece.
+fn like(piece: &str) -> String {
+    let pattern = piece.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
+    format!("%{pattern}%")
 }
 
 /// A text without what differs between two ways to write the same: case, accents and tones, the stroke of đ.

@@ -19,7 +19,9 @@ pub enum Write {
     Begin { chat: u64, person: String, system: Option<String>, model: String },
     /// It is one of the database's, opened again.
     Known { chat: u64, id: i64 },
-    /// It has left the screen: what still streams in it ends where it is.
+    /// What was typed in its pane and not sent, as the pane goes: it comes back with the conversation.
+    Draft { chat: u64, text: String },
+    /// It has left the screen: what still streams in it ends where it is. One that holds nothing goes.
     Close { chat: u64 },
     /// A message is there: whole, or the beginning of one that streams. Its parent is there already.
     Message {
@@ -56,7 +58,7 @@ impl Write {
         ROOM + match self {
             Write::Begin { person, system, model, .. } => person.len() + long(system) + model.len(),
             Write::Message { text, model, sampling, .. } => text.len() + long(model) + long(sampling),
-            Write::Text { text, .. } => text.len(),
+            Write::Text { text, .. } | Write::Draft { text, .. } => text.len(),
             Write::End { note, figures, .. } => long(note) + long(figures),
             Write::Resume { model, sampling, .. } => long(model) + long(sampling),
             Write::Anew | Write::Known { .. } | Write::Close { .. } | Write::Remove { .. } | Write::Leaf { .. } => 0,
@@ -76,6 +78,7 @@ impl Store {
         let mut learned = known.clone();
         let clock = self.clock.clone();
         let mut all = || -> rusqlite::Result<()> {
+            clock.restart();
             let change = self.db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
             for write in writes {
                 clock.restart();
@@ -107,6 +110,9 @@ fn apply(db: &Connection, session: i64, known: &mut Known, write: &Write, now: i
             if let Some(id) = known.remove(chat) {
                 let sql = "UPDATE messages SET state = 'cut' WHERE conversation = ? AND state = 'streaming'";
                 db.prepare_cached(sql)?.execute([id])?;
+                let sql = "DELETE FROM conversations WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM messages WHERE conversation = ?1) \
+                           AND NOT EXISTS (SELECT 1 FROM drafts WHERE conversation = ?1)";
+                db.prepare_cached(sql)?.execute([id])?;
             }
         }
         Write::Panes { focus, model, rows } => {
@@ -116,6 +122,7 @@ fn apply(db: &Connection, session: i64, known: &mut Known, write: &Write, now: i
         }
         Write::Message { chat, .. }
         | Write::Text { chat, .. }
+        | Write::Draft { chat, .. }
         | Write::End { chat, .. }
         | Write::Resume { chat, .. }
         | Write::Remove { chat, .. }
@@ -144,6 +151,10 @@ fn message(db: &Connection, id: i64, write: &Write, now: i64) -> rusqlite::Resul
         Write::Text { node, text, .. } => {
             let sql = "UPDATE messages SET text = text || ? WHERE conversation = ? AND node = ?";
             db.prepare_cached(sql)?.execute(params![text, id, node])?;
+        }
+        Write::Draft { text, .. } => {
+            let sql = "INSERT INTO drafts(conversation, text) VALUES(?, ?) ON CONFLICT DO UPDATE SET text = excluded.text";
+            db.prepare_cached(sql)?.execute(params![id, text])?;
         }
         Write::End { node, note, figures, .. } => {
             let sql = "UPDATE messages SET state = 'whole', note = ?, figures = ? WHERE conversation = ? AND node = ?";
@@ -182,6 +193,8 @@ fn panes(db: &Connection, session: i64, known: &Known, rows: &[PaneRow]) -> rusq
             let sql = "UPDATE conversations SET session = ?1, person = ?2, system = ?3 \
                        WHERE id = ?4 AND (session IS NOT ?1 OR person <> ?2 OR system IS NOT ?3)";
             db.prepare_cached(sql)?.execute(params![session, row.name, row.system, id])?;
+            // Its draft is the pane's from now on.
+            db.prepare_cached("DELETE FROM drafts WHERE conversation = ?")?.execute([id])?;
         }
     }
     Ok(())

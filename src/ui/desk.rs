@@ -103,8 +103,18 @@ impl Desk {
     /// Opens the store, and the last session unless a `fresh` one is wanted. Waits for the disk, and for a lock as long as is
     /// usual. When it cannot be had, the screen says why.
     pub fn open(path: PathBuf, fresh: bool) -> Desk {
-        match Desk::try_open(path, fresh) {
+        match Desk::try_open(path.clone(), fresh) {
             Ok(desk) => desk,
+            Err(error) if error.may_pass() => {
+                let error = Arc::new(error);
+                match Keeper::later(path.clone(), error.clone()) {
+                    Ok(keeper) => {
+                        let news = Some(keeper.news());
+                        Desk { keeper: Some(keeper), path: Some(path), news, fault: Some(error), ..Desk::none() }
+                    }
+                    Err(_) => Desk { fault: Some(error), ..Desk::none() },
+                }
+            }
             Err(error) => Desk { fault: Some(Arc::new(error)), ..Desk::none() },
         }
     }
@@ -137,6 +147,16 @@ impl Desk {
             && let Some(fault) = self.fault.take()
         {
             return state.complain(fault.words(theme.lang()));
+        }
+        if let (Some(fault), Some(_)) = (&self.fault, &self.keeper) {
+            let why = fault.words(theme.lang());
+            self.fault = None;
+            state.unkept = Some(Unkept::Late(None));
+            return state.complain(say!(
+                theme,
+                "{}. It is tried again; until then nothing is kept, and the last session stays in the history.",
+                why
+            ));
         }
         if let Some(fault) = self.fault.take() {
             state.unkept = Some(Unkept::Never);
@@ -189,12 +209,14 @@ impl Desk {
                     Some(Unkept::Ended(None)) => Some(Unkept::Ended(until())),
                     Some(Unkept::Late(None)) => Some(Unkept::Late(until())),
                     None if keeper.is_late() => Some(Unkept::Late(until())),
-                    Some(Unkept::Late(_)) if !keeper.is_late() => None,
                     other => other.clone(),
                 };
                 writes.into_iter().for_each(|write| self.write(write));
             }
-            None => drop(state.take_changes()),
+            None => {
+                drop(state.take_changes());
+                state.parted.clear();
+            }
         }
     }
 
@@ -205,7 +227,7 @@ impl Desk {
                 Some(news) => match news.changed().await {
                     Ok(()) => {
                         let keeping = news.borrow_and_update().clone();
-                        self.anew |= matches!(keeping, Keeping::Moved);
+                        self.anew |= matches!(keeping, Keeping::Moved | Keeping::Begun);
                         Msg::Keeping(keeping)
                     }
                     Err(_) => std::future::pending().await,
@@ -297,7 +319,8 @@ fn look(path: &std::path::Path, text: &str, seek: &Seek, reading: bool) -> Resul
         id: line.id,
         person: line.person,
         date: crate::store::date(line.updated),
-        words: excerpt.unwrap_or(line.title),
+        draft: line.title.is_empty() && line.draft.is_some(),
+        words: excerpt.unwrap_or(if line.title.is_empty() { line.draft.unwrap_or_default() } else { line.title }),
         messages: line.messages,
     };
     if text.trim().is_empty() {

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde::{Deserialize, Serialize};
 
 use super::state::{MAX_PANES, Pane, State};
-use super::talk::Kept;
+use super::talk::{Kept, Parted};
 use super::text::{one_line, typed};
 use crate::conversation::{Change, Conversation, Damaged, Figures, Maker, Node};
 use crate::sampling::SamplingParams;
@@ -59,7 +59,24 @@ impl Keep {
             }
             writes.push(write(chat, Change::Leaf(pane.conversation.leaf())));
         }
+        writes.extend(self.drafts(state));
         writes.extend(self.panes(state));
+        writes
+    }
+
+    /// What was typed in panes that are closed, with a conversation that has nothing else perhaps.
+    fn drafts(&mut self, state: &mut State) -> Vec<Write> {
+        let mut writes = Vec::new();
+        for Parted { key: chat, person, system, draft: text, .. } in std::mem::take(&mut state.parted) {
+            if self.begun.insert(chat) {
+                writes.push(Write::Begin { chat, person, system, model: state.snapshot.model.name.clone() });
+            }
+            writes.push(Write::Draft { chat, text });
+            if self.panes.iter().all(|told| told.row.chat != chat) && state.panes.iter().all(|pane| pane.conversation.key != chat)
+            {
+                writes.push(Write::Close { chat });
+            }
+        }
         writes
     }
 
@@ -78,6 +95,7 @@ impl Keep {
             }
             writes.push(write(key, change));
         }
+        writes.extend(self.drafts(state));
         // A conversation that has left the screen gets no more of its answer.
         let gone: Vec<u64> = self
             .panes
@@ -355,9 +373,18 @@ impl State {
     /// # Errors
     /// When it cannot be one of the screen; the pane stays as it is then.
     pub fn open_chat(&mut self, at: usize, stored: &Stored) -> Result<u64, Damaged> {
+        // A draft of its own takes the place of the one here, which stays with what it was written for.
+        let parted = stored.draft.as_ref().and_then(|_| self.panes[at].parted());
         let key = self.show_chat(at, stored)?;
+        self.parted.extend(parted);
         let name = self.unlike_others(at, &stored.person);
         self.rename(at, &name);
+        if let Some(draft) = &stored.draft {
+            let pane = &mut self.panes[at];
+            pane.rewriting = None;
+            pane.editor.set("");
+            pane.editor.insert(&typed(draft));
+        }
         let pane = &mut self.panes[at];
         pane.system = stored.system.as_deref().map(typed).filter(|system| !system.is_empty());
         if let Some(sampling) = last_sampling(stored) {

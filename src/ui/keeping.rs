@@ -22,7 +22,9 @@ impl Unkept {
         let short = format!("✗ {}", theme.tr("not kept"));
         let long = match self {
             Unkept::Off => format!("✗ {}", theme.tr("history is off")),
-            Unkept::Never | Unkept::Late(None) | Unkept::Ended(None) => short.clone(),
+            // Since when: since the beginning.
+            Unkept::Late(None) => format!("✗ {}", theme.tr("nothing kept yet")),
+            Unkept::Never | Unkept::Ended(None) => short.clone(),
             Unkept::Late(Some(time)) | Unkept::Ended(Some(time)) => format!("✗ {}", say!(theme, "not kept since {}", time)),
         };
         [long, short]

@@ -6,6 +6,7 @@ use super::editor::Editor;
 use super::state::Pane;
 use crate::conversation::{Figures, Maker, NodeId};
 use crate::sampling::SamplingParams;
+use crate::store;
 use crate::text::Role;
 
 /// Where it is to go.
@@ -53,24 +54,16 @@ pub fn text_for(path: &str, pane: &Pane) -> String {
 
 /// The path that is read now.
 pub fn markdown(pane: &Pane) -> String {
-    let person = super::text::one_line(&pane.person.name);
-    let mut out = format!("# {person}\n");
-    if let Some(system) = &pane.system {
-        out.push_str(&format!("\n## system\n\n{}\n", system.trim_end()));
-    }
-    for id in pane.conversation.path() {
-        let node = &pane.conversation.nodes()[id];
-        let name = match (&node.maker, node.role) {
-            (Some(maker), Role::Assistant) => super::text::one_line(&maker.model),
-            (_, Role::User) => person.clone(),
-            (_, role) => role.as_str().to_owned(),
+    let person = pane.person.name.as_str();
+    let path = pane.conversation.path().into_iter().map(|id| &pane.conversation.nodes()[id]).map(|node| {
+        let who = match (&node.maker, node.role) {
+            (Some(maker), Role::Assistant) => maker.model.as_str(),
+            (_, Role::User) => person,
+            (_, role) => role.as_str(),
         };
-        out.push_str(&format!("\n## {name}\n\n{}\n", node.text.trim_end()));
-        if let Some(note) = &node.note {
-            out.push_str(&format!("\n*({note})*\n"));
-        }
-    }
-    out
+        (who, node.text.as_str(), node.note.as_deref())
+    });
+    store::markdown(person, None, pane.system.as_deref(), path)
 }
 
 #[derive(Serialize)]
@@ -121,5 +114,5 @@ pub fn json(pane: &Pane) -> String {
         messages: (0..tree.nodes().len()).filter_map(entry).collect(),
     };
     // Plain data without maps: it cannot fail.
-    serde_json::to_string_pretty(&file).unwrap_or_default() + "\n"
+    store::escaped(&serde_json::to_string_pretty(&file).unwrap_or_default()) + "\n"
 }

@@ -19,7 +19,7 @@ use super::rich::code::Highlighter;
 use super::save::Save;
 use super::search::Search;
 use super::settings::{Desk, Settings};
-use super::talk::{Asked, Kept, Rewriting};
+use super::talk::{Asked, Kept, Parted, Rewriting};
 use super::theme::Theme;
 use super::transcript::Transcript;
 use super::words::say;
@@ -117,7 +117,7 @@ pub struct Pane {
 impl Pane {
     /// Whether closing it would lose something.
     pub fn holds_text(&self) -> bool {
-        self.live || !self.transcript.is_empty() || !self.editor.is_empty()
+        self.live || !self.conversation.is_empty() || !self.unsent().is_empty()
     }
 }
 
@@ -238,6 +238,8 @@ pub struct State {
     pub colours_asked: bool,
     /// What closed panes have changed last.
     pub(super) left: Vec<Kept>,
+    /// Drafts of panes that were closed since the last time.
+    pub(super) parted: Vec<Parted>,
     next_conversation: u64,
     next_user: u32,
     next_seed: u64,
@@ -281,6 +283,7 @@ impl State {
             highlighter: None,
             colours_asked: false,
             left: Vec::new(),
+            parted: Vec::new(),
             next_conversation: 1,
             next_user: 1,
             next_seed: seed,

@@ -39,7 +39,37 @@ pub struct Kept {
     pub change: Change,
 }
 
+/// What was typed in a pane that is closed, and not sent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parted {
+    pub user: UserId,
+    /// Of the conversation.
+    pub key: u64,
+    pub person: String,
+    pub system: Option<String>,
+    pub draft: String,
+}
+
 impl Pane {
+    /// All that was typed here and not sent: the message that is written anew, and the draft that was put aside for it.
+    pub fn unsent(&self) -> String {
+        let aside = self.rewriting.as_ref().map_or("", |rewriting| rewriting.draft.as_str());
+        let texts = [self.editor.text(), aside].into_iter().filter(|text| !text.trim().is_empty());
+        texts.collect::<Vec<_>>().join("\n\n")
+    }
+
+    /// The same, to be kept with the conversation, if there is anything.
+    pub fn parted(&self) -> Option<Parted> {
+        let draft = self.unsent();
+        (!draft.is_empty()).then(|| Parted {
+            user: self.person.user,
+            key: self.conversation.key,
+            person: self.person.name.clone(),
+            system: self.system.clone(),
+            draft,
+        })
+    }
+
     fn wait(&mut self, answer: NodeId, by: By) {
         (self.live, self.preempted_by, self.refused) = (true, None, None);
         self.asked = Some(Asked { answer, by });

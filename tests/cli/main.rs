@@ -8,4 +8,5 @@ mod config;
 mod history;
 mod models;
 mod replay;
+mod scope;
 mod simulate;

@@ -116,6 +116,7 @@ fn many(count: u32) -> Vec<Stored> {
         created: 1,
         updated: i64::from(at),
         leaf: Some(1),
+        draft: None,
         messages: vec![message(0, Role::User, format!("question {at}")), message(1, Role::Assistant, "some words ".repeat(40))],
     };
     (0..count).map(one).collect()

@@ -1,11 +1,11 @@
-//! Databases of every older format, as they were made by it (`v1.sql` is what `.dump` said, with its `user_version`).
+//! Databases of every older format, as they were made by it (`v1.sql` is what `.dump` said, with its `user_version`; `v2.sql` is that with what its version added).
 
 use batchroom::store::{Missing, Store, VERSION};
 use rusqlite::Connection;
 
 use crate::*;
 
-const FIXTURES: [&str; 1] = [include_str!("v1.sql")];
+const FIXTURES: [&str; 2] = [include_str!("v1.sql"), include_str!("v2.sql")];
 
 #[test]
 fn every_older_format_has_a_fixture() {

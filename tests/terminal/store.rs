@@ -235,6 +235,80 @@ fn while_nothing_can_be_kept_there_is_a_mark_and_the_question_is_true() {
     assert_eq!(terminal.status(), 0);
 }
 
+/// The lock ends in its own time, and nobody touches a key: all is written, and the mark goes.
+#[test]
+fn what_waited_for_a_lock_is_written_when_it_ends() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("batchroom.db");
+    let args = ["--model", "nano", "--temperature", "0", "--max-tokens", "8", "--pace", "full", "--data", data.to_str().unwrap()];
+    let mut terminal = Spec::room(&args).size(160, 50).start();
+    terminal.expect("> ");
+    terminal.settle(Duration::from_millis(600));
+    let other = rusqlite::Connection::open(&data).expect("the database");
+    other.execute_batch("BEGIN EXCLUSIVE").expect("a lock");
+    terminal.send("Say hello.");
+    terminal.expect("cut at max_tokens (8)");
+    terminal.expect("It is tried again");
+    std::thread::sleep(Duration::from_millis(1500));
+    terminal.expect("✗ nothing kept yet");
+    other.execute_batch("ROLLBACK").expect("the lock ends");
+    terminal.expect("conversations are kept again");
+    terminal.absent("✗ nothing kept yet");
+    assert_eq!(kept(&data), ["Say hello."]);
+}
+
+#[test]
+fn a_database_that_is_locked_at_first_is_had_later() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("batchroom.db");
+    drop(Store::open(&data, Missing::Create).expect("a database"));
+    let other = rusqlite::Connection::open(&data).expect("the database");
+    other.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE").expect("a lock");
+    let args = ["--model", "nano", "--temperature", "0", "--max-tokens", "8", "--pace", "full", "--data", data.to_str().unwrap()];
+    let mut terminal = Spec::room(&args).size(200, 50).start();
+    terminal.expect("the last session stays in the history");
+    terminal.expect("✗ nothing kept yet");
+    terminal.send("Say hello.");
+    terminal.expect("cut at max_tokens (8)");
+    terminal.keys("a draft");
+    terminal.expect("> a draft");
+    drop(other);
+    terminal.expect("conversations are kept again");
+    terminal.absent("✗ nothing kept yet");
+    assert_eq!(kept(&data), ["Say hello."]);
+    terminal.keys(&ctrl('c'));
+    terminal.expect("Conversations are kept.");
+    terminal.keys("y");
+    assert_eq!(terminal.status(), 0);
+}
+
+/// The titles of what is on disk.
+fn kept(data: &Path) -> Vec<String> {
+    let store = Store::open(data, Missing::Refuse).expect("it is there");
+    store.list(9).expect("a list").into_iter().map(|line| line.title).collect()
+}
+
+#[test]
+fn a_draft_of_a_closed_pane_is_in_the_list_and_comes_back() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("batchroom.db");
+    let args = ["--model", "nano", "--panes", "1", "--data", data.to_str().unwrap()];
+    let mut terminal = Spec::room(&args).size(160, 50).start();
+    terminal.expect("> ");
+    terminal.keys(&ctrl('t'));
+    terminal.keys("words of mine");
+    terminal.expect("> words of mine");
+    terminal.keys(&ctrl('x'));
+    terminal.expect("Its draft is kept (Alt-Y).");
+    terminal.keys("y");
+    terminal.absent("words of mine");
+    terminal.settle(Duration::from_millis(600));
+    terminal.keys("\x1by");
+    terminal.expect("(draft) words of mine");
+    terminal.keys(ENTER);
+    terminal.expect("> words of mine");
+}
+
 #[test]
 fn who_only_reads_sees_what_is_kept() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -123,12 +123,14 @@ fn any_history(dice: &mut ChaCha8Rng) -> Msg {
                 date: text(dice),
                 words: text(dice).repeat(30),
                 messages: dice.next_u64(),
+                draft: dice.next_u32().is_multiple_of(2),
             };
             Msg::Chats { text: String::new(), found: Ok((0..dice.next_u32() % 50).map(|_| row(dice)).collect()) }
         }
         1 => Msg::Chats { text: String::new(), found: Err(error()) },
-        2 => Msg::Keeping(match dice.next_u32() % 4 {
+        2 => Msg::Keeping(match dice.next_u32() % 5 {
             0 => Keeping::Well,
+            4 => Keeping::Begun,
             1 => Keeping::Waiting(error()),
             2 => Keeping::Moved,
             _ => Keeping::Ended(error()),

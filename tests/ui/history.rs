@@ -31,7 +31,7 @@ fn alt(letter: char) -> Msg {
 }
 
 fn row(id: i64, person: &str, words: &str) -> ChatRow {
-    ChatRow { id, person: person.into(), date: "2026-03-01 17:05".into(), words: words.into(), messages: 2 }
+    ChatRow { id, person: person.into(), date: "2026-03-01 17:05".into(), words: words.into(), messages: 2, draft: false }
 }
 
 fn stored(texts: &[&str]) -> Stored {
@@ -58,6 +58,7 @@ fn stored(texts: &[&str]) -> Stored {
         created: 1,
         updated: 1,
         leaf,
+        draft: None,
         messages,
     }
 }

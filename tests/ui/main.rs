@@ -7,6 +7,7 @@ mod acts;
 mod branches;
 mod chat;
 mod colours;
+mod drafts;
 mod edges;
 mod fuzz;
 mod history;

@@ -98,7 +98,7 @@ pub const TABLE: &[Binding] = &[
     bind(Action::Redraw, &[Key::ctrl('l')], "", "draw the screen again", Group::Program),
     bind(Action::Suspend, &[Key::ctrl('z')], "", "to the shell; fg comes back", Group::Program),
     bind(Action::Quit, &[], "", "quit batchroom", Group::Program),
-    bind(Action::Back, &[Key::plain(KeyCode::Esc)], "", "close what is open; never loses anything", Group::Program),
+    bind(Action::Back, &[Key::plain(KeyCode::Esc)], "", "close what is open; asks before it discards", Group::Program),
     bind(Action::Edit(Edit::Left), &[Key::plain(KeyCode::Left)], "", "left", Group::Editing),
     bind(Action::Edit(Edit::Right), &[Key::plain(KeyCode::Right), Key::ctrl('f')], "", "right", Group::Editing),
     bind(

@@ -163,10 +163,10 @@ impl Writer {
                 self.begin_link(&dest_url);
                 self.write("[image] ");
             }
-            Tag::Table(_) => {
+            Tag::Table(sides) => {
                 self.flush();
                 self.wide = true;
-                self.table = Some(Table::default());
+                self.table = Some(Table { sides, ..Table::default() });
             }
             Tag::TableHead | Tag::TableRow => {
                 if let Some(table) = &mut self.table {
@@ -300,6 +300,16 @@ mod tests {
             assert!(lines(text, columns).iter().all(|line| width(line) <= columns), "{:?}", lines(text, columns));
         }
         assert_eq!(lines(text, 8)[..2], ["• name:", "  KV"].map(String::from));
+    }
+
+    #[test]
+    fn columns_of_a_table_stand_as_they_are_told_to() {
+        let text = "| what | ms | side |\n|:---|---:|:---:|\n| one | 7 | a |\n| ü | 1234 | 測 |";
+        let expected = ["what │   ms │ side", "─────┼──────┼─────", "one  │    7 │  a", "ü    │ 1234 │  測"];
+        assert_eq!(lines(text, 40), expected);
+        for columns in 1..30 {
+            assert!(lines(text, columns).iter().all(|line| width(line) <= columns.max(8)), "{:?}", lines(text, columns));
+        }
     }
 
     #[test]

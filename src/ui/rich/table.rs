@@ -1,5 +1,7 @@
 //! Tables laid out for a width.
 
+use pulldown_cmark::Alignment;
+
 use super::{Ink, Kind, Row, cut, wrap};
 use crate::ui::text::width;
 
@@ -11,6 +13,8 @@ const BETWEEN: &str = " │ ";
 #[derive(Debug, Default)]
 pub struct Table {
     pub rows: Vec<Vec<Row>>,
+    /// How the texts of each column stand; of columns that are not here: at the left.
+    pub sides: Vec<Alignment>,
 }
 
 impl Table {
@@ -42,6 +46,15 @@ impl Table {
         Some(widths)
     }
 
+    /// Blanks before a text that leaves so many of its column.
+    fn before(&self, column: usize, left: usize) -> usize {
+        match self.sides.get(column) {
+            Some(Alignment::Right) => left,
+            Some(Alignment::Center) => left / 2,
+            Some(Alignment::Left | Alignment::None) | None => 0,
+        }
+    }
+
     fn side_by_side(&self, widths: &[usize], lead: &str) -> Vec<Row> {
         let quiet = Ink::of(Kind::Quiet);
         let mut rows = Vec::new();
@@ -55,7 +68,11 @@ impl Table {
                         row.push(BETWEEN, quiet);
                     }
                     let mut used = 0;
+                    let mut before = 0;
                     if let (Some(cell), Some(span)) = (cells.get(column), wrapped.get(column).and_then(|spans| spans.get(line))) {
+                        let long: usize = cell.pieces(span.start, span.end).map(|(piece, _)| width(piece)).sum();
+                        before = self.before(column, columns.saturating_sub(long));
+                        row.push(&" ".repeat(before), Ink::default());
                         for (piece, ink) in cell.pieces(span.start, span.end) {
                             let piece = cut(piece, columns - used);
                             used += width(piece);
@@ -63,7 +80,7 @@ impl Table {
                         }
                     }
                     if column + 1 < widths.len() {
-                        row.push(&" ".repeat(columns - used), Ink::default());
+                        row.push(&" ".repeat(columns.saturating_sub(before + used)), Ink::default());
                     }
                 }
                 rows.push(row);

@@ -147,6 +147,8 @@ pub(super) fn clear(state: &mut State) -> Vec<Effect> {
     pane.conversation = conversation;
     (pane.preempted_by, pane.asked) = (None, None);
     if let Some(rewriting) = pane.rewriting.take() {
+        let written = pane.editor.text().to_owned();
+        pane.editor.keep(&written);
         pane.editor.set(&rewriting.draft);
     }
     if was_live { vec![Effect::Abandon(pane.person.user)] } else { Vec::new() }
@@ -155,6 +157,7 @@ pub(super) fn clear(state: &mut State) -> Vec<Effect> {
 pub(super) fn close_pane(state: &mut State) -> Vec<Effect> {
     let mut pane = state.panes.remove(state.focus);
     state.left.extend(changes(&mut pane));
+    state.parted.extend(pane.parted());
     state.remember(pane.person.clone());
     state.focus = state.focus.min(state.panes.len() - 1);
     if pane.live { vec![Effect::Abandon(pane.person.user)] } else { Vec::new() }

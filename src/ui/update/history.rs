@@ -11,7 +11,7 @@ use crate::ui::editor::Editor;
 use crate::ui::keeping::Unkept;
 use crate::ui::keymap::{Action, key_for};
 use crate::ui::state::{Mode, State};
-use crate::ui::text::one_line;
+use crate::ui::text::{clip, one_line};
 use crate::ui::words::say;
 
 /// A conversation in the list.
@@ -23,6 +23,8 @@ pub struct ChatRow {
     /// Its first words, or those around what was found.
     pub words: String,
     pub messages: u64,
+    /// It has nothing but what was typed and not sent.
+    pub draft: bool,
 }
 
 /// The list, open over the screen.
@@ -110,7 +112,12 @@ pub(super) fn on_found(state: &mut State, text: &str, found: Result<Vec<ChatRow>
     shelf.answered = Some(text.to_owned());
     shelf.chosen = 0;
     match found {
-        Ok(rows) => (shelf.rows, shelf.fault) = (rows, None),
+        Ok(mut rows) => {
+            for row in rows.iter_mut().filter(|row| row.draft) {
+                row.words = format!("({}) {}", state.options.theme.tr("draft"), row.words);
+            }
+            (shelf.rows, shelf.fault) = (rows, None);
+        }
         Err(error) => (shelf.rows, shelf.fault) = (Vec::new(), Some(one_line(&error.words(lang)))),
     }
 }
@@ -139,7 +146,10 @@ pub(super) fn on_opened(state: &mut State, user: UserId, opened: Result<Box<Open
             Err(damaged) => state.complain(damaged.to_string()),
             Ok(key) => {
                 state.focus = at;
-                let title = one_line(&chat.title);
+                let title = match chat.draft.as_deref() {
+                    Some(draft) if chat.title.is_empty() => clip(&one_line(draft.trim()), 60),
+                    _ => one_line(&chat.title),
+                };
                 state.say(match copy {
                     true => say!(theme, "another batchroom has it open: this is a copy of {}", title),
                     false => say!(theme, "open again: {}", title),
@@ -159,9 +169,14 @@ pub(super) fn on_keeping(state: &mut State, keeping: Keeping) {
     let theme = state.options.theme;
     match keeping {
         Keeping::Well => {
-            (state.kept, state.unkept) = (true, None);
-            state.say(theme.tr("conversations are kept again; nothing is missing"));
+            state.kept = true;
+            // A transaction may have been late without anybody seeing it.
+            if state.unkept.take().is_some() {
+                state.say(theme.tr("conversations are kept again; nothing is missing"));
+            }
         }
+        // All is told now; when that is on disk it is said.
+        Keeping::Begun => state.kept = true,
         Keeping::Moved => {
             state.complain(theme.tr(
                 "the database was removed or replaced: a new one is begun, with what is open here; the rest went with the old one",

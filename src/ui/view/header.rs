@@ -146,7 +146,8 @@ fn engine((snapshot, (held, unkept)): (&Snapshot, Held<'_>), room: usize, theme:
     if let Some(unkept) = unkept {
         let [long, short] = unkept.mark(theme);
         let style = theme.bad().add_modifier(Modifier::REVERSED);
-        add(if room >= 100 { long } else { short }, style, 0);
+        // Since when matters more than the figures that stand in the panels too.
+        add(if room >= 60 { long } else { short }, style, 0);
     }
     let seats = format!("batch {}/{}", snapshot.running, snapshot.limits.max_num_seqs);
     add(seats, theme.text(), 5);

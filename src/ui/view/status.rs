@@ -7,6 +7,7 @@ use ratatui::text::{Line, Span};
 
 use super::panel::wrapped;
 use crate::ui::format::{megabytes, percent, rate, time};
+use crate::ui::keeping::Unkept;
 use crate::ui::keymap::{Action, key_for};
 use crate::ui::pick::Pick;
 use crate::ui::state::{Better, Download, Mode, State};
@@ -75,19 +76,7 @@ fn question(state: &State) -> Option<(String, Style)> {
             );
             Some((words, theme.warn()))
         }
-        Mode::ConfirmClose => {
-            let name = &state.focused().person.name;
-            let words = match state.kept {
-                true => say!(
-                    theme,
-                    "Close {}? Its conversation is kept ({}).  y: close · any other key: stay",
-                    name,
-                    key_for(Action::History)
-                ),
-                false => say!(theme, "Close {}? Its conversation is lost.  y: close · any other key: keep it", name),
-            };
-            Some((words, theme.warn()))
-        }
+        Mode::ConfirmClose => Some((closing(state), theme.warn())),
         Mode::ConfirmClear => {
             let name = &state.focused().person.name;
             let words = match state.kept {
@@ -121,6 +110,33 @@ fn question(state: &State) -> Option<(String, Style)> {
         }
         _ => None,
     }
+}
+
+/// Whether a pane is to be closed, and what becomes of all that it holds.
+fn closing(state: &State) -> String {
+    let (theme, pane) = (state.options.theme, state.focused());
+    let name = &pane.person.name;
+    let (chat, draft) = (pane.live || !pane.conversation.is_empty(), !pane.unsent().is_empty());
+    let key = key_for(Action::History);
+    let kept = match (chat, draft) {
+        (true, true) => say!(theme, "Its conversation and its draft are kept ({}).", key),
+        (true, false) => say!(theme, "Its conversation is kept ({}).", key),
+        (false, true) => say!(theme, "Its draft is kept ({}).", key),
+        (false, false) => theme.tr("It holds nothing.").to_owned(),
+    };
+    let lost = match (chat, draft) {
+        (true, true) => "Its conversation and its draft are lost.",
+        (true, false) => "Its conversation is lost.",
+        (false, true) => "Its draft is lost.",
+        (false, false) => "It holds nothing.",
+    };
+    let fate = match &state.unkept {
+        // Some of it may be on disk, and some not.
+        Some(unkept @ (Unkept::Late(_) | Unkept::Ended(Some(_)))) => unkept.words(theme),
+        _ if state.kept => kept,
+        _ => theme.tr(lost).to_owned(),
+    };
+    say!(theme, "Close {}? {}  y: close · any other key: stay", name, fate)
 }
 
 /// What the model line says, longest wording first.
