@@ -126,18 +126,18 @@ fn the_timeline_shows_each_step_of_each_user_as_it_was() {
 #[test]
 fn step_numbers_stand_under_their_columns() {
     let lines = wanted("timeline", &rich(), 90);
-    let ruler: Vec<char> = row_of(&lines, "╵4170").chars().collect();
+    let ruler: Vec<char> = row_of(&lines, "╵4,170").chars().collect();
     let ana: Vec<char> = row_of(&lines, "ana").chars().collect();
     let newest = ana.iter().rposition(|cell| *cell == '■').unwrap();
     let tick = |step: &str| {
         let text: String = ruler.iter().collect();
         text[..text.find(step).unwrap()].chars().count()
     };
-    assert_eq!(newest - tick("╵4170"), 12, "step 4182 is the newest");
-    assert_eq!(newest - tick("╵4150"), 32);
+    assert_eq!(newest - tick("╵4,170"), 12, "step 4182 is the newest");
+    assert_eq!(newest - tick("╵4,150"), 32);
     let chi: Vec<char> = row_of(&lines, "chi").chars().collect();
     let ended = chi.iter().position(|cell| *cell == '✓').unwrap();
-    assert_eq!(ended as i64 - tick("╵4150") as i64, 1, "chi ended at step 4151");
+    assert_eq!(ended as i64 - tick("╵4,150") as i64, 1, "chi ended at step 4151");
 }
 
 #[test]
