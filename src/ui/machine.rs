@@ -307,7 +307,7 @@ fn show(state: &mut State, rooms: Rooms, hint: bool) {
     state.rooms = rooms;
     let (preset, said) = match rooms {
         Rooms::Both => (Preset::Watch, "watch: conversations, and the machine beside them"),
-        Rooms::Machine => (Preset::Teach, "teach: every panel, and the newest step in words"),
+        Rooms::Machine => (Preset::Teach, "teach: the machine alone, and the newest step in words"),
         Rooms::Chats => (Preset::Chat, "chat: the conversations alone"),
     };
     let theme = state.options.theme;

@@ -66,8 +66,8 @@ pub fn draw_over(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, theme: Theme
     }
     let width = usize::from(inner.width);
     let said = [parts_wordings(&scene, false), labelled(theme.tr("B/s"), wall_wordings(&scene))];
-    for (place, wordings) in said.iter().take(words).enumerate() {
-        let words = text::first_fit(wordings, width);
+    let said = said.iter().map(|wordings| text::first_fit(wordings, width)).filter(|words| !words.is_empty());
+    for (place, words) in said.take(words).enumerate() {
         panel::put(buf, inner, rows + axis + small + place, Line::styled(words, theme.quiet()));
     }
 }

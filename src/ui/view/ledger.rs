@@ -30,7 +30,7 @@ pub fn draw_scrolled(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: 
     let share = |part: u64| format::percent(part, ledger.asked);
     let cached = (ledger.asked > 0).then(|| say!(theme, "{} of all prompts cached", share(ledger.hit)));
     let figures: Vec<String> = cached.into_iter().chain((ledger.asked > 0).then(|| share(ledger.hit))).collect();
-    let Some(inner) = panel::frame(buf, area, theme.tr("saved by the cache, lost to preemption"), &figures, theme) else {
+    let Some(inner) = panel::frame(buf, area, theme.tr("cache saves, preemption costs"), &figures, theme) else {
         return 0;
     };
     let (width, height) = (usize::from(inner.width), usize::from(inner.height));

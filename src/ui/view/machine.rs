@@ -201,6 +201,8 @@ const EVENTS_FROM: u16 = 26;
 
 /// Rows of a chart that is one line: the newest value, and how it went.
 const LINE: u16 = 3;
+/// Rows with which a panel says something of everybody, where there is little room.
+const FEW: u16 = 8;
 
 /// One under the other, each with at least what it needs; the rest goes where more is wanted. Gives how many there are.
 fn stack(buf: &mut Buffer, area: Rect, state: &State, people: &People, panels: &[Panel]) -> usize {
@@ -214,7 +216,12 @@ fn stack(buf: &mut Buffer, area: Rect, state: &State, people: &People, panels: &
     let room = area.height - if events { Panel::Notes.least() } else { 0 } - if speed { LINE } else { 0 };
     // With few rows the first panels have what they want; with more of them, what they need, so that more are there.
     let goal = |panel: Panel| if events { enough(panel) } else { wanted(panel) };
-    let mut shares = least_shares(kept(&others, room, goal), room, wanted);
+    let mut there = kept(&others, room, goal);
+    if speed && there.len() < 3 {
+        // Memory is worth more than rows for every user.
+        there = kept(&others, room, |panel| enough(panel).min(FEW));
+    }
+    let mut shares = least_shares(there, room, wanted);
     if speed {
         shares.push((Panel::Charts, LINE));
     }

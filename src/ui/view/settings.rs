@@ -34,12 +34,19 @@ pub fn draw(buf: &mut Buffer, area: Rect, state: &State, desk: &Desk) -> Option<
             "↑↓ ←→ Enter Esc".to_owned(),
         ]
     };
-    let inner = panel::frame(buf, area, theme.tr("settings"), &keys, theme)?;
-    let columns = usize::from(inner.width);
-    let height = usize::from(inner.height);
+    let columns = panel::inner_width(area.width);
+    let height = usize::from(area.height).saturating_sub(2);
     let foot = foot(state, desk, columns, height.saturating_sub(KNOBS_MIN));
     let rows = height.saturating_sub(foot.len()).min(Knob::ALL.len());
     let first = (desk.at + 1).saturating_sub(rows);
+    // What has no room is there nevertheless.
+    let hidden = [("↑", first), ("↓", Knob::ALL.len() - first - rows)].into_iter().filter(|(_, count)| *count > 0);
+    let hidden: Vec<String> = hidden.map(|(arrow, count)| say!(theme, "{} {} more", arrow, count)).collect();
+    let keys: Vec<String> = match hidden.is_empty() {
+        true => keys,
+        false => keys.iter().map(|keys| format!("{keys} · {}", hidden.join(" "))).chain([hidden.join(" ")]).collect(),
+    };
+    let inner = panel::frame(buf, area, theme.tr("settings"), &keys, theme)?;
     let mut cursor = None;
     let values = value_columns(state, columns);
     for (row, knob) in Knob::ALL.into_iter().enumerate().skip(first).take(rows) {
@@ -55,17 +62,6 @@ pub fn draw(buf: &mut Buffer, area: Rect, state: &State, desk: &Desk) -> Option<
             let x = inner.x + x + width(&shown) as u16;
             cursor = Some(Position { x: x.min(inner.right().saturating_sub(1)), y: inner.y + place as u16 });
         }
-    }
-    // What has no room is there nevertheless.
-    let below = Knob::ALL.len() - first - rows;
-    let mut more = |row: usize, words: String| {
-        panel::put_at(buf, inner, (columns.saturating_sub(width(&words)), row), &words, theme.key());
-    };
-    if below > 0 && rows > 0 {
-        more(rows - 1, say!(theme, " ↓ {} more", below));
-    }
-    if first > 0 {
-        more(0, say!(theme, " ↑ {} more", first));
     }
     let from = rows;
     for (row, line) in foot.into_iter().enumerate() {

@@ -99,7 +99,7 @@ pub(super) fn prediction_wordings(prediction: Option<&Prediction>, theme: Theme)
             ratio
         ),
         say!(theme, "TTFT predictions: half of {} were off by more than {}", requests, error),
-        say!(theme, "half of the TTFT predictions: off by more than {}", error),
+        say!(theme, "TTFT predictions: half off by >{}", error),
         String::new(),
     ]
 }
