@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::format;
 use super::keymap::{Action, Glance, Preset, Stroll, key_in};
 use super::reading::{self, Reading};
 use super::state::{Rooms, State};
@@ -306,7 +307,7 @@ fn show(state: &mut State, rooms: Rooms, hint: bool) {
     state.rooms = rooms;
     let (preset, said) = match rooms {
         Rooms::Both => (Preset::Watch, "watch: conversations, and the machine beside them"),
-        Rooms::Machine => (Preset::Teach, "teach: every panel, and the newest step in words"),
+        Rooms::Machine => (Preset::Teach, "teach: the machine alone, and the newest step in words"),
         Rooms::Chats => (Preset::Chat, "chat: the conversations alone"),
     };
     let theme = state.options.theme;
@@ -359,7 +360,7 @@ fn frozen_words(state: &State) -> String {
     let theme = state.options.theme;
     let Some(held) = &state.machine.frozen else { return theme.tr("the panels follow the engine again").to_owned() };
     let key = |action| key_in(state.keys(), action);
-    let (step, again) = (held.step, key(Action::Glance(Glance::Freeze)));
+    let (step, again) = (format::count(held.step), key(Action::Glance(Glance::Freeze)));
     match state.snapshot.state {
         _ if state.replay.is_some() => {
             say!(theme, "the panels hold still at step {}; the recording can go on, and {} shows where it is then", step, again)
@@ -382,7 +383,7 @@ fn frozen_words(state: &State) -> String {
 pub fn say_pause(state: &mut State, paused: bool) {
     let Some(held) = &state.machine.frozen else { return };
     let theme = state.options.theme;
-    let (step, again) = (held.step, key_in(state.keys(), Action::Glance(Glance::Freeze)));
+    let (step, again) = (format::count(held.step), key_in(state.keys(), Action::Glance(Glance::Freeze)));
     state.say(match paused {
         true => say!(theme, "the engine is paused; the panels still show step {} ({} lets them follow)", step, again),
         false => say!(theme, "the engine runs; the panels still show step {} ({} lets them follow)", step, again),

@@ -1,5 +1,7 @@
 //! Who is who: a name, a letter and a colour for every user on screen.
 
+use std::collections::HashSet;
+
 use ratatui::style::Style;
 
 use super::theme::Theme;
@@ -20,6 +22,9 @@ pub struct Person {
 pub const FIRST_BOT: u32 = 1 << 20;
 /// Stands before a bot's name wherever names are: a person can be called "bot 1".
 pub const BOT_SIGN: char = '◇';
+
+/// Stands for whoever has no letter of their own.
+pub const NO_LETTER: char = '?';
 
 /// Whether this user is made of program.
 pub fn is_bot(user: UserId) -> bool {
@@ -47,7 +52,15 @@ pub struct People {
 }
 
 impl People {
-    pub fn new(all: Vec<Person>, lang: Lang) -> People {
+    /// Each with a letter of their own: who comes first keeps theirs, the others have what is left, in the order of the
+    /// alphabet.
+    pub fn new(mut all: Vec<Person>, lang: Lang) -> People {
+        let mut taken = HashSet::new();
+        let second: Vec<usize> = (0..all.len()).filter(|at| !taken.insert(all[*at].letter)).collect();
+        let mut left = ('A'..='Z').chain('a'..='z').chain('0'..='9').filter(|letter| !taken.contains(letter));
+        for at in second {
+            all[at].letter = left.next().unwrap_or(NO_LETTER);
+        }
         People { all, lang }
     }
 
@@ -61,10 +74,30 @@ impl People {
     }
 
     pub fn letter(&self, user: UserId) -> char {
-        self.find(user).map_or('?', |person| person.letter)
+        self.find(user).map_or(NO_LETTER, |person| person.letter)
     }
 
     pub fn style(&self, user: UserId, theme: Theme) -> Style {
         self.find(user).map_or_else(|| theme.quiet(), |person| person.style(theme))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_has_the_letter_of_somebody_else() {
+        let person = |user: u32, letter| Person { user: UserId(user), name: String::new(), letter, hue: 0 };
+        let digit = |at: u32| char::from_digit((at + 1) % 10, 10).unwrap();
+        let bots = (0..64).map(|at| person(FIRST_BOT + at, digit(at)));
+        let all = [person(0, 'A'), person(1, 'b')].into_iter().chain(bots);
+        let people = People::new(all.collect(), Lang::En);
+        let letters: Vec<char> = people.all.iter().map(|person| person.letter).collect();
+        assert_eq!(letters[..5], ['A', 'b', '1', '2', '3']);
+        assert_eq!(letters[12], 'B', "of bot 11: 1 and A are taken");
+        let own: Vec<char> = letters.into_iter().filter(|letter| *letter != NO_LETTER).collect();
+        assert_eq!(own.len(), 62, "as many as there are letters and digits");
+        assert_eq!(own.iter().collect::<HashSet<_>>().len(), own.len());
     }
 }

@@ -3,9 +3,11 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
+use crossterm::event::KeyEvent;
+
 use super::editor::Editor;
 use super::format::{count, rate, time};
-use super::keymap::{Action, Film};
+use super::keymap::{Action, Film, Glance, LOOK, Stroll, key_in, lookup};
 use super::people::Person;
 use super::state::{MAX_PANES, Mode, State};
 use super::theme::Theme;
@@ -141,6 +143,16 @@ pub fn act(state: &mut State, action: Action) -> Option<Vec<Effect>> {
         // Nothing of a recording can be changed.
         _ => Vec::new(),
     })
+}
+
+/// A key that does nothing here, and would among the steps that were: says so.
+pub fn says_where(state: &mut State, key: KeyEvent) {
+    let action = lookup(LOOK, &key);
+    if let Some(action @ Action::Stroll(Stroll::EventBack | Stroll::EventOn)) = action {
+        let (typed, look) = (key_in(LOOK, action), key_in(state.keys(), Action::Glance(Glance::LookBack)));
+        let words = say!(state.options.theme, "{} goes from event to event among the steps that were: {} first", typed, look);
+        state.say(words);
+    }
 }
 
 /// What was typed as a step's number.

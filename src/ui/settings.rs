@@ -12,6 +12,9 @@ use crate::engine::api::{Change, Limits, Mode, NotChanged, NoteKind, Pace, Polic
 
 /// Samples (half seconds) that are held against each other: before a change, and the newest since.
 const COMPARED: usize = 10;
+const SAMPLE: Duration = Duration::from_millis(500);
+/// Turns that come faster than this are one change.
+const TURNING: Duration = Duration::from_secs(3);
 /// A change that the snapshot does not show by then was refused.
 const IN_FLIGHT: Duration = Duration::from_millis(600);
 /// Values that the arrows go through, times powers of ten and two: near enough to see a difference, far enough to get
@@ -378,7 +381,7 @@ fn set_limits(state: &mut State, limits: Limits) -> Vec<Effect> {
     if limits == state.settings.limits(state) {
         return Vec::new();
     }
-    state.settings.mark(&state.snapshot);
+    state.settings.mark(&state.snapshot, state.now);
     state.settings.chosen = Some(limits);
     state.settings.flying.limits = Some((limits, state.now));
     vec![Effect::SetLimits(limits)]
@@ -388,7 +391,7 @@ fn set_kv(state: &mut State, blocks: usize) -> Vec<Effect> {
     if blocks == state.settings.kv_blocks(state) {
         return Vec::new();
     }
-    state.settings.mark(&state.snapshot);
+    state.settings.mark(&state.snapshot, state.now);
     state.settings.flying.kv_blocks = Some((blocks, state.now));
     vec![Effect::SetKvBlocks(blocks)]
 }
@@ -397,7 +400,7 @@ fn set_target(state: &mut State, target: Option<Duration>) -> Vec<Effect> {
     if target == state.settings.target(state) {
         return Vec::new();
     }
-    state.settings.mark(&state.snapshot);
+    state.settings.mark(&state.snapshot, state.now);
     state.settings.target_chosen = Some(target);
     state.settings.flying.target = Some((target, state.now));
     vec![Effect::SetTargetItl(target)]
@@ -411,12 +414,24 @@ struct Flying {
     target: Option<(Option<Duration>, Duration)>,
 }
 
+/// What was in force before somebody began to turn.
+#[derive(Clone, Copy, Debug)]
+struct Before {
+    limits: Limits,
+    kv_blocks: usize,
+    target: Option<Duration>,
+    /// Engine time.
+    at: Duration,
+    /// When it was turned last, on the screen's clock.
+    turned: Duration,
+}
+
 /// What the screen knows of the knobs beside the snapshot.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     flying: Flying,
-    /// Engine time of the newest change.
-    changed_at: Option<Duration>,
+    /// Before the newest change; several quick turns are one.
+    before: Option<Before>,
     /// What a person has set, for an engine that takes over.
     chosen: Option<Limits>,
     target_chosen: Option<Option<Duration>>,
@@ -440,8 +455,25 @@ impl Settings {
         Settings::fresh(self.flying.target, state.now).unwrap_or(state.snapshot.target_itl)
     }
 
-    fn mark(&mut self, snapshot: &Snapshot) {
-        self.changed_at = Some(snapshot.history.back().map_or(Duration::ZERO, |sample| sample.at));
+    fn mark(&mut self, snapshot: &Snapshot, now: Duration) {
+        if let Some(before) = self.before.as_mut().filter(|before| now.saturating_sub(before.turned) < TURNING) {
+            before.turned = now;
+            return;
+        }
+        let (limits, kv_blocks, target) = (snapshot.limits, snapshot.kv.total, snapshot.target_itl);
+        let at = snapshot.history.back().map_or(Duration::ZERO, |sample| sample.at);
+        self.before = Some(Before { limits, kv_blocks, target, at, turned: now });
+    }
+
+    /// The change that a change is the end of: from what was in force before the first of several quick turns.
+    fn whole(&self, change: &Change) -> Change {
+        let Some(before) = &self.before else { return change.clone() };
+        match *change {
+            Change::Limits { new, .. } if before.limits != new => Change::Limits { old: before.limits, new },
+            Change::KvBlocks { new, .. } if before.kv_blocks != new => Change::KvBlocks { old: before.kv_blocks, new },
+            Change::TargetItl { new, .. } if before.target != new => Change::TargetItl { old: before.target, new },
+            _ => change.clone(),
+        }
     }
 
     /// A new snapshot: what it shows is no longer on its way.
@@ -487,21 +519,26 @@ impl Desk {
 }
 
 /// The newest change, or why one was refused.
-pub fn newest_change(snapshot: &Snapshot) -> Option<Result<&Change, &NotChanged>> {
-    snapshot.notes.iter().rev().find_map(|note| match &note.kind {
-        NoteKind::Changed { what } => Some(Ok(what)),
+pub fn newest_change(state: &State) -> Option<Result<Change, &NotChanged>> {
+    state.snapshot.notes.iter().rev().find_map(|note| match &note.kind {
+        NoteKind::Changed { what } => Some(Ok(state.settings.whole(what))),
         NoteKind::ChangeRefused { why } => Some(Err(why)),
         _ => None,
     })
 }
 
-/// Name, the mean of five seconds before the newest change, and that of the newest five seconds since. None: nothing was
-/// changed, or nothing is known yet.
+/// Name, the mean of five seconds before the newest change, and that of the newest five seconds of what is since. None: nothing
+/// was changed, or nothing is known yet.
 pub fn compared(state: &State) -> Option<Vec<(&'static str, String, String)>> {
-    let at = state.settings.changed_at?;
+    let at = state.settings.before?.at;
     let history = &state.snapshot.history;
     let before: Vec<&Sample> = history.iter().rev().filter(|sample| sample.at <= at).take(COMPARED).collect();
-    let since: Vec<&Sample> = history.iter().rev().filter(|sample| sample.at > at).take(COMPARED).collect();
+    let mut since: Vec<&Sample> = history.iter().filter(|sample| sample.at > at).collect();
+    // The first has something of before in it.
+    if since.len() > 1 {
+        since.remove(0);
+    }
+    since.drain(..since.len().saturating_sub(COMPARED));
     if before.is_empty() || since.is_empty() {
         return None;
     }
@@ -526,9 +563,13 @@ pub fn compared(state: &State) -> Option<Vec<(&'static str, String, String)>> {
     Some(figures.iter().map(line).collect())
 }
 
-/// For how long the change has been in force, for the line above the figures.
-pub fn since(state: &State, theme: Theme) -> Option<String> {
-    let at = state.settings.changed_at?;
-    let now = state.snapshot.history.back()?.at;
-    (now > at).then(|| say!(theme, "{} since the change", format::time(now - at)))
+/// What the figures are of, for the line above them; longest wording first.
+pub fn since(state: &State, theme: Theme) -> Vec<String> {
+    let at = state.settings.before.map_or(Duration::ZERO, |before| before.at);
+    let now = state.snapshot.history.back().map_or(at, |sample| sample.at);
+    let time = format::time(now.saturating_sub(at));
+    match now.saturating_sub(at) <= COMPARED as u32 * SAMPLE {
+        true => vec![say!(theme, "5 s before → {} since", time), theme.tr("before → now").to_owned()],
+        false => vec![say!(theme, "5 s before → newest 5 s, {} since the change", time), theme.tr("before → now").to_owned()],
+    }
 }

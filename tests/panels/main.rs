@@ -126,18 +126,18 @@ fn the_timeline_shows_each_step_of_each_user_as_it_was() {
 #[test]
 fn step_numbers_stand_under_their_columns() {
     let lines = wanted("timeline", &rich(), 90);
-    let ruler: Vec<char> = row_of(&lines, "╵4170").chars().collect();
+    let ruler: Vec<char> = row_of(&lines, "╵4,170").chars().collect();
     let ana: Vec<char> = row_of(&lines, "ana").chars().collect();
     let newest = ana.iter().rposition(|cell| *cell == '■').unwrap();
     let tick = |step: &str| {
         let text: String = ruler.iter().collect();
         text[..text.find(step).unwrap()].chars().count()
     };
-    assert_eq!(newest - tick("╵4170"), 12, "step 4182 is the newest");
-    assert_eq!(newest - tick("╵4150"), 32);
+    assert_eq!(newest - tick("╵4,170"), 12, "step 4182 is the newest");
+    assert_eq!(newest - tick("╵4,150"), 32);
     let chi: Vec<char> = row_of(&lines, "chi").chars().collect();
     let ended = chi.iter().position(|cell| *cell == '✓').unwrap();
-    assert_eq!(ended as i64 - tick("╵4150") as i64, 1, "chi ended at step 4151");
+    assert_eq!(ended as i64 - tick("╵4,150") as i64, 1, "chi ended at step 4151");
 }
 
 #[test]
@@ -336,4 +336,48 @@ fn every_panel_survives_every_small_size_and_an_area_beyond_the_buffer() {
             }
         }
     }
+}
+
+/// What is short counts what has happened in the first moments too, and so do the parts of a step.
+#[test]
+fn figures_of_less_than_a_sample_are_there() {
+    let mut snapshot = rich();
+    snapshot.history.clear();
+    snapshot.longer = std::sync::Arc::default();
+    snapshot.totals.preemptions = 2;
+    let lines = wanted("signals", &snapshot, 120);
+    let words = lines.join(" ");
+    assert!(words.contains("2 preemptions in 10 min"), "{lines:#?}");
+    snapshot.history = rich().history.into_iter().map(|sample| Sample { parts: None, ..sample }).collect();
+    let known = snapshot.timeline.iter().any(|record| record.parts.is_some());
+    let words = wanted("charts", &snapshot, 120).join(" ");
+    assert_eq!(words.contains("products with weights"), known, "{words}");
+}
+
+#[test]
+fn the_signs_of_the_map_are_explained_however_many_own_it() {
+    let mut snapshot = rich();
+    let owners: Vec<BlockOwner> = (0..64)
+        .map(|at| match at {
+            0 => BlockOwner::Free,
+            1 => BlockOwner::Cached,
+            2 => BlockOwner::Shared,
+            at => BlockOwner::User(UserId(at)),
+        })
+        .collect();
+    snapshot.kv = KvView { total: 64, used: 62, cached: 1, free: 1, owners: owners.into(), ..snapshot.kv };
+    let lines = wanted("kv", &snapshot, 60);
+    let legend = row_of(&lines, "· free");
+    assert!(legend.contains("░ cached") && legend.contains("# shared"), "{legend}");
+    assert!(legend.contains("? ") && legend.contains("others"), "who has no letter is counted: {legend}");
+}
+
+#[test]
+fn lines_that_the_map_leaves_blank_are_used() {
+    let mut snapshot = rich();
+    let owners = vec![BlockOwner::Free; 20];
+    snapshot.kv = KvView { total: 20, used: 0, cached: 0, free: 20, owners: owners.into(), ..snapshot.kv };
+    let lines = render(kv::draw, &snapshot, 54, 6);
+    assert!(lines.iter().any(|line| line.contains("nothing in use")), "{lines:#?}");
+    assert!(lines.iter().all(|line| !line.trim_matches(['│', ' ']).is_empty()), "no line is blank: {lines:#?}");
 }

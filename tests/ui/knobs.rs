@@ -362,3 +362,59 @@ fn bots_are_called_by_a_command_too() {
     assert_eq!((state.bots.wanted(), state.focused().editor.text()), (3, "/bots 65"), "it stays, to be put right");
     assert_eq!(state.notice.take().unwrap().text, "65 is no number from 0 to 64");
 }
+
+#[test]
+fn quick_turns_are_one_change() {
+    use batchroom::engine::api::{Change, Note, NoteKind};
+    use batchroom::ui::settings::newest_change;
+    let mut state = open_at(Knob::Seats);
+    let first = state.snapshot.limits;
+    let mut turn = |state: &mut state::State| {
+        let old = state.snapshot.limits;
+        let new = limits_of(&act(state, key(KeyCode::Right)));
+        let mut snapshot = (*state.snapshot).clone();
+        snapshot.limits = new;
+        snapshot.notes.push_back(Note { step: snapshot.step, kind: NoteKind::Changed { what: Change::Limits { old, new } } });
+        act(state, Msg::Snapshot(Arc::new(snapshot)));
+        new
+    };
+    turn(&mut state);
+    turn(&mut state);
+    let last = turn(&mut state);
+    let shown = |state: &state::State| match newest_change(state) {
+        Some(Ok(Change::Limits { old, new })) => (old.max_num_seqs, new.max_num_seqs),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(shown(&state), (first.max_num_seqs, last.max_num_seqs));
+    let later = state.now + Duration::from_secs(10);
+    update(&mut state, Msg::Tick, later);
+    let next = turn(&mut state);
+    assert_eq!(shown(&state), (last.max_num_seqs, next.max_num_seqs), "much later it is another one");
+}
+
+#[test]
+fn one_esc_leaves_a_value_as_it_was() {
+    let mut state = open_at(Knob::Seats);
+    act(&mut state, key(KeyCode::Enter));
+    act(&mut state, Msg::Paste("many".into()));
+    assert_eq!(act(&mut state, key(KeyCode::Enter)), []);
+    act(&mut state, key(KeyCode::Esc));
+    let state::Mode::Settings(desk) = &state.mode else { panic!("the knobs stay open") };
+    assert!(desk.typing.is_none() && desk.error.is_none());
+    // The next value begins with nothing.
+    act(&mut state, key(KeyCode::Down));
+    act(&mut state, key(KeyCode::Up));
+    act(&mut state, key(KeyCode::Char('3')));
+    assert_eq!(limits_of(&act(&mut state, key(KeyCode::Enter))).max_num_seqs, 3);
+}
+
+/// Whole ranges, also of what is chosen, and a count of what is out of view.
+#[test]
+fn no_range_is_cut() {
+    for (columns, lines) in [(80, 24), (120, 36), (160, 45)] {
+        let mut state = open_at(Knob::Policy);
+        let shown = crate::layouts::picture(&mut state, columns, lines);
+        assert!(shown.contains("fcfs, fair, priority"), "{shown}");
+        assert!(shown.contains("bots_load") || shown.contains(" more"), "{shown}");
+    }
+}

@@ -175,7 +175,7 @@ fn frozen_panels_say_so_and_follow_again() {
     act(&mut state, alt('z'));
     act(&mut state, Msg::Snapshot(Arc::new(Snapshot { running: 7, ..later(100) })));
     let frozen = picture(&mut state, 200, 60);
-    assert!(frozen.contains("frozen at step 4182") && frozen.contains("step 4182 · 5.1ms"), "{frozen}");
+    assert!(frozen.contains("frozen at step 4,182") && frozen.contains("step 4,182 · 5.1ms"), "{frozen}");
     assert!(frozen.contains("batch 7/8"), "the header goes on: {frozen}");
     act(&mut state, alt('z'));
     let live = picture(&mut state, 200, 60);
@@ -353,13 +353,13 @@ fn freezing_says_what_goes_on_and_what_does_not() {
     };
     let mut state = busy();
     act(&mut state, alt('z'));
-    assert_eq!(notice(&state), "the panels hold still at step 4182; the engine runs on, and Alt-Z lets them follow again");
+    assert_eq!(notice(&state), "the panels hold still at step 4,182; the engine runs on, and Alt-Z lets them follow again");
     // Pausing and going on is nothing that frozen panels could show.
     assert_eq!(act(&mut state, key(KeyCode::F(2))), [Effect::Pause(true)]);
-    assert_eq!(notice(&state), "the engine is paused; the panels still show step 4182 (Alt-Z lets them follow)");
+    assert_eq!(notice(&state), "the engine is paused; the panels still show step 4,182 (Alt-Z lets them follow)");
     with_state(&mut state, RunState::Paused);
     assert_eq!(act(&mut state, key(KeyCode::F(2))), [Effect::Pause(false)]);
-    assert_eq!(notice(&state), "the engine runs; the panels still show step 4182 (Alt-Z lets them follow)");
+    assert_eq!(notice(&state), "the engine runs; the panels still show step 4,182 (Alt-Z lets them follow)");
     act(&mut state, alt('z'));
     assert_eq!(notice(&state), "the panels follow the engine again");
     act(&mut state, alt('z'));
@@ -369,7 +369,7 @@ fn freezing_says_what_goes_on_and_what_does_not() {
     act(&mut state, alt('z'));
     with_state(&mut state, RunState::Stopped);
     act(&mut state, alt('z'));
-    assert_eq!(notice(&state), "the panels hold still at step 4182; the engine has stopped");
+    assert_eq!(notice(&state), "the panels hold still at step 4,182; the engine has stopped");
 }
 
 #[test]
@@ -412,5 +412,32 @@ fn events_stay_however_many_people_there_are() {
             assert!(picture.contains("events") && picture.contains("12 tokens, 2 ahead"), "{picture}");
             assert!(picture.contains("live batch") && picture.contains("users"), "{picture}");
         }
+    }
+}
+
+#[test]
+fn a_recording_that_stands_still_shows_its_newest_step() {
+    let mut state = busy();
+    state.rooms = Rooms::Machine;
+    let mut reel = Reel::new(5_000, None);
+    reel.playing = true;
+    state.replay = Some(reel);
+    let playing = picture(&mut state, 160, 45);
+    assert!(playing.contains("the newest event") && !playing.contains("F4 slows"), "{playing}");
+    state.replay.as_mut().unwrap().playing = false;
+    let paused = picture(&mut state, 160, 45);
+    assert!(paused.contains("the newest step") && !paused.contains("the newest event"), "{paused}");
+    act(&mut state, key(KeyCode::Char('n')));
+    assert!(state.notice.take().is_some_and(|notice| notice.text.contains("F11")), "n says where it works");
+}
+
+#[test]
+fn what_has_no_room_says_how_it_is_seen() {
+    let mut state = busy();
+    state.rooms = Rooms::Machine;
+    for (columns, lines) in [(80, 24), (120, 36)] {
+        let shown = picture(&mut state, columns, lines);
+        assert!(shown.contains(" of 9 panels"), "{shown}");
+        assert!(!shown.contains('↓'), "nothing scrolls there: {shown}");
     }
 }

@@ -59,7 +59,7 @@ fn it_is_measured_when_asked_for_and_stands_beside_the_chart() {
     state.rooms = batchroom::ui::state::Rooms::Machine;
     let small = picture(&mut state, 200, 60);
     assert!(small.contains("B/s: 38% of the 51.2 GB/s measured"), "{small}");
-    assert!(small.contains(" 19G"), "the same unit: {small}");
+    assert!(small.contains(" 19 GB/s"), "the same unit: {small}");
 }
 
 #[test]

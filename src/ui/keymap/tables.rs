@@ -352,7 +352,7 @@ pub const ALONE: &[Binding] = &[
 /// A view of its own each, from anywhere.
 const PRESETS: [Binding; 3] = [
     preset(Preset::Watch, &[Key::alt('i')], "watch: conversations, and the machine beside them"),
-    preset(Preset::Teach, &[Key::alt('j')], "teach: every panel, and the newest step in words"),
+    preset(Preset::Teach, &[Key::alt('j')], "teach: the machine alone, and the newest step in words"),
     preset(Preset::Chat, &[Key::alt('k')], "chat: the conversations alone"),
 ];
 

@@ -284,6 +284,9 @@ fn on_key(state: &mut State, key: KeyEvent) -> Vec<Effect> {
 
 fn on_chat_key(state: &mut State, key: KeyEvent, action: Option<Action>) -> Vec<Effect> {
     if state.replay.is_some() || state.machine.is_open() {
+        if action.is_none() && !state.machine.is_open() {
+            crate::ui::replay::says_where(state, key);
+        }
         return action.map_or_else(Vec::new, |action| act(state, action));
     }
     state.focused_mut().refused = None;

@@ -132,10 +132,7 @@ pub(super) fn settings_key(state: &mut State, key: KeyEvent, action: Option<Acti
     let mut effects = Vec::new();
     if let Some(mut editor) = desk.typing.take() {
         match (key.code, action) {
-            (KeyCode::Esc, _) | (_, Some(Action::Cancel)) if asks_first(state, !editor.is_empty()) => {
-                desk.error = Some(state.options.theme.tr(popup::DISCARDS).to_owned());
-                desk.typing = Some(editor);
-            }
+            // A value is typed again in a moment: nothing is asked.
             (KeyCode::Esc, _) | (_, Some(Action::Cancel)) => desk.error = None,
             (KeyCode::Enter, _) => match desk.knob().typed(state, editor.text()) {
                 Ok(done) => (effects, desk.error) = (done, None),

@@ -21,7 +21,7 @@ mod series;
 
 /// Columns left of the curves (labels) and right of them (values of now).
 const LABEL: usize = 7;
-const VALUE: usize = 6;
+const VALUE: usize = 8;
 const CURVE_ROWS: usize = 4;
 /// Small curves, at most.
 const SMALL: usize = 7;
@@ -66,8 +66,8 @@ pub fn draw_over(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, theme: Theme
     }
     let width = usize::from(inner.width);
     let said = [parts_wordings(&scene, false), labelled(theme.tr("B/s"), wall_wordings(&scene))];
-    for (place, wordings) in said.iter().take(words).enumerate() {
-        let words = text::first_fit(wordings, width);
+    let said = said.iter().map(|wordings| text::first_fit(wordings, width)).filter(|words| !words.is_empty());
+    for (place, words) in said.take(words).enumerate() {
         panel::put(buf, inner, rows + axis + small + place, Line::styled(words, theme.quiet()));
     }
 }
@@ -189,7 +189,7 @@ impl Plot {
     }
 }
 
-/// The next of 1, 2, 5, 10, 20, ... that is not below.
+/// The next of 1, 1.5, 2, 3, ... 10, 15, ... that is not below: a curve has most of its height.
 fn round_up(value: f64) -> f64 {
     if !value.is_finite() || value <= 1.0 { 1.0 } else { rounded(value) }
 }
@@ -200,7 +200,7 @@ fn rounded(value: f64) -> f64 {
         return 1.0;
     }
     let power = 10f64.powf(value.log10().floor());
-    let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * power);
+    let steps = [1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0].map(|step| step * power);
     steps.into_iter().find(|top| *top >= value).unwrap_or(value)
 }
 
@@ -230,7 +230,9 @@ fn draw_curve(buf: &mut Buffer, inner: Rect, plot: &Plot, scene: &Scene<'_>, wha
         }
     }
     if plot.label > 0 {
-        let middle = (rows >= 5 && rows % 2 == 1).then_some(rows / 2);
+        // There is no half of a request.
+        let halves = !chart.is_whole() || (top / 2.0).fract() == 0.0;
+        let middle = (halves && rows >= 5 && rows % 2 == 1).then_some(rows / 2);
         for row in 0..rows {
             let label = match row {
                 0 => (chart.show)(top),

@@ -141,7 +141,7 @@ fn engine((snapshot, (held, unkept)): (&Snapshot, Held<'_>), room: usize, theme:
         add(say!(theme, "paced {} steps/s", format::rate(rate)), theme.warn().add_modifier(Modifier::REVERSED), 1);
     }
     if let Some(step) = held {
-        add(say!(theme, "frozen at step {}", step), theme.warn().add_modifier(Modifier::REVERSED), 1);
+        add(say!(theme, "frozen at step {}", format::count(step)), theme.warn().add_modifier(Modifier::REVERSED), 1);
     }
     if let Some(unkept) = unkept {
         let [long, short] = unkept.mark(theme);

@@ -7,14 +7,14 @@ use ratatui::text::{Line, Span};
 
 use super::panel;
 use crate::engine::api::{BlockOwner, KvView, Snapshot};
-use crate::ui::people::People;
+use crate::ui::people::{NO_LETTER, People};
 use crate::ui::theme::Theme;
 use crate::ui::words::say;
 use crate::ui::{format, text};
 
 const SHARED: &str = "#";
 /// Of a finished request that is computed once more.
-const WITNESS: &str = "?";
+const WITNESS: &str = "=";
 const CACHED: &str = "░";
 const FREE: &str = "·";
 /// Rows of the map that are worth asking for.
@@ -47,6 +47,9 @@ pub fn draw(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: &People, 
     };
     let rows = height - lines;
     let scale = blocks_per_cell(kv.owners.len(), width * rows);
+    // What the map leaves blank goes to the lines under it.
+    let map = if rows > 0 { kv.owners.len().div_ceil(scale).div_ceil(width.max(1)) } else { 0 };
+    let lines = (height - map.min(rows)).clamp(lines, LINES.max(lines));
     let Some(inner) = panel::frame(buf, area, theme.tr("KV memory"), &figures(kv, (rows > 0).then_some(scale), theme), theme)
     else {
         return;
@@ -56,7 +59,6 @@ pub fn draw(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: &People, 
         let (glyph, style) = paint(*owner, people, theme);
         panel::put_at(buf, inner, (place % width, place / width), &glyph, style);
     }
-    let map = cells.len().div_ceil(width.max(1));
     let (sum, waste) = (sum(kv, width, theme), waste(snapshot, width, theme));
     let (fits, legend) = (fits(snapshot, width, theme), legend(kv, people, width, theme));
     // The legend before what fits: without it the map cannot be read.
@@ -193,14 +195,14 @@ fn waste(snapshot: &Snapshot, width: usize, theme: Theme) -> Line<'static> {
     Line::styled(text::first_fit(&waste_wordings(snapshot, theme), width), theme.text())
 }
 
-/// How many more chats fit into what is free or only cached, less what is kept back; and into the whole memory. Those that
+/// How many more chats fit into what is free or only cached, and into the whole memory; less what is kept back, both. Those that
 /// were preempted hold nothing, so they are among the chats that have to fit.
 fn fits(snapshot: &Snapshot, width: usize, theme: Theme) -> Line<'static> {
     let kv = &snapshot.kv;
     let tokens = CHAT.min(snapshot.limits.max_model_len);
     let blocks = tokens.div_ceil(kv.block_size.max(1)).max(1);
     let now = kv.free.saturating_add(kv.cached).saturating_sub(kv.watermark) / blocks;
-    let empty = kv.total / blocks;
+    let empty = kv.total.saturating_sub(kv.watermark) / blocks;
     let size = if tokens.is_multiple_of(1024) { format!("{}k", tokens / 1024) } else { format::count(tokens as u64) };
     let long = theme.plural(now, "{} more chat of {1} tokens fits now", "{} more chats of {1} tokens fit now");
     let (long, count) = (long.replace("{1}", &size), format::count(empty as u64));
@@ -222,7 +224,8 @@ fn tenths(part: usize, whole: usize) -> String {
     }
 }
 
-/// The owners on the map by letter and name, then the signs; as many as fit.
+/// The signs, then the owners on the map by letter and name: as many as fit, and how many are left out. Those without a letter
+/// of their own are counted together.
 fn legend(kv: &KvView, people: &People, width: usize, theme: Theme) -> Line<'static> {
     let mut owners: Vec<BlockOwner> = Vec::new();
     for owner in kv.owners.iter().filter(|owner| matches!(owner, BlockOwner::User(_))) {
@@ -230,30 +233,52 @@ fn legend(kv: &KvView, people: &People, width: usize, theme: Theme) -> Line<'sta
             owners.push(*owner);
         }
     }
-    let signs = [BlockOwner::Shared, BlockOwner::Witness, BlockOwner::Cached, BlockOwner::Free];
-    owners.extend(signs.into_iter().filter(|sign| *sign == BlockOwner::Free || kv.owners.contains(sign)));
+    let (own, nameless): (Vec<_>, Vec<_>) = owners
+        .into_iter()
+        .map(|owner| (owner, paint(owner, people, theme)))
+        .partition(|(_, (glyph, _))| !glyph.starts_with(NO_LETTER));
+    let mut entries: Vec<(String, Style, String)> = Vec::new();
+    let signs = [BlockOwner::Free, BlockOwner::Cached, BlockOwner::Shared, BlockOwner::Witness];
+    for sign in signs.into_iter().filter(|sign| *sign == BlockOwner::Free || kv.owners.contains(sign)) {
+        let (glyph, style) = paint(sign, people, theme);
+        entries.push((glyph, style, word(sign, people, theme)));
+    }
+    if let Some((_, (glyph, style))) = nameless.first() {
+        entries.push((glyph.clone(), *style, theme.plural(nameless.len(), "{} other", "{} others")));
+    }
+    entries.extend(own.into_iter().map(|(owner, (glyph, style))| (glyph, style, word(owner, people, theme))));
+    let columns = |(glyph, _, word): &(String, Style, String)| text::width(glyph) + 1 + text::width(word);
+    let sum = |entries: &[(String, Style, String)]| entries.iter().map(columns).sum::<usize>() + 2 * entries.len();
+    let more = |left: usize| if left > 0 { format!("+{left}") } else { String::new() };
+    let fits = |count: &usize| {
+        let (entries, more) = (sum(&entries[..*count]), text::width(&more(entries.len() - count)));
+        // The gap after the last one is only there before what is left out.
+        if more > 0 { entries + more <= width } else { entries <= width + 2 }
+    };
+    let shown = (0..=entries.len()).rev().find(fits).unwrap_or(0);
+    let more = more(entries.len() - shown);
     let mut spans = Vec::new();
-    let mut used = 0;
-    for owner in owners {
-        let word = match owner {
-            BlockOwner::User(user) => text::clip(&panel::name(people, user), panel::NAME_MAX),
-            BlockOwner::Shared => theme.tr("shared").into(),
-            BlockOwner::Witness => theme.tr("witness").into(),
-            BlockOwner::Cached => theme.tr("cached").into(),
-            BlockOwner::Free => theme.tr("free").into(),
-        };
-        let (glyph, style) = paint(owner, people, theme);
-        let gap = if spans.is_empty() { 0 } else { 2 };
-        let wide = gap + 1 + 1 + text::width(&word);
-        if used + wide > width {
-            break;
+    for (glyph, style, word) in entries.into_iter().take(shown) {
+        if !spans.is_empty() {
+            spans.push(Span::raw("  "));
         }
-        used += wide;
-        spans.push(Span::raw(" ".repeat(gap)));
         spans.push(Span::styled(glyph, style));
         spans.push(Span::styled(format!(" {word}"), theme.quiet()));
     }
+    if shown > 0 && !more.is_empty() {
+        spans.push(Span::styled(format!("  {more}"), theme.quiet()));
+    }
     Line::from(spans)
+}
+
+fn word(owner: BlockOwner, people: &People, theme: Theme) -> String {
+    match owner {
+        BlockOwner::User(user) => text::clip(&panel::name(people, user), panel::NAME_MAX),
+        BlockOwner::Shared => theme.tr("shared").into(),
+        BlockOwner::Witness => theme.tr("witness").into(),
+        BlockOwner::Cached => theme.tr("cached").into(),
+        BlockOwner::Free => theme.tr("free").into(),
+    }
 }
 
 #[cfg(test)]

@@ -223,7 +223,7 @@ pub fn draw_ruler(buf: &mut Buffer, room: Rect, plot: Plot, row: usize, shown: (
         let first = (window.left + column) * window.per;
         let here = timeline.range(first..first + window.per).find(|record| record.step.is_multiple_of(every));
         let Some(record) = here else { continue };
-        let label = format!("╵{}", record.step);
+        let label = format!("╵{}", format::count(record.step));
         let end = from + column + text::width(&label);
         if from + column >= free_from && end < plot.figures() {
             panel::put_at(buf, room, (from + column, row), &label, theme.quiet());

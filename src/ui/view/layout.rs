@@ -87,7 +87,7 @@ fn rooms(body: Rect, state: &State) -> (Rect, Rect) {
         Rooms::Both => {
             let users = state.panes.len() as u16;
             // Border, users, step times and numbers, budget, legend; the chat keeps its half.
-            let machine = (users + 6).clamp(7, (body.height / 2).max(7)).min(body.height);
+            let machine = (users + 6).clamp(7, body.height.div_ceil(2).max(7)).min(body.height);
             let room = body.height - machine;
             (Rect { height: room, ..body }, Rect { y: body.y + room, height: machine, ..body })
         }

@@ -30,7 +30,9 @@ pub fn draw_scrolled(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: 
     let share = |part: u64| format::percent(part, ledger.asked);
     let cached = (ledger.asked > 0).then(|| say!(theme, "{} of all prompts cached", share(ledger.hit)));
     let figures: Vec<String> = cached.into_iter().chain((ledger.asked > 0).then(|| share(ledger.hit))).collect();
-    let Some(inner) = panel::frame(buf, area, theme.tr("saved and paid twice"), &figures, theme) else { return 0 };
+    let Some(inner) = panel::frame(buf, area, theme.tr("cache saves, preemption costs"), &figures, theme) else {
+        return 0;
+    };
     let (width, height) = (usize::from(inner.width), usize::from(inner.height));
     let mut lines: Vec<(String, Style)> = vec![
         (text::first_fit(&saved(snapshot, theme), width), theme.good()),
@@ -104,7 +106,7 @@ fn victims(snapshot: &Snapshot, people: &People, theme: Theme) -> Vec<String> {
         let (name, tokens) = (panel::name(people, *victim), format::count(*tokens));
         match by {
             TakenBy::User(by) => say!(theme, "{}: {}, blocks taken for {}", name, tokens, panel::name(people, *by)),
-            TakenBy::Itself => say!(theme, "{}: {}, for lack of blocks of its own", name, tokens),
+            TakenBy::Itself => say!(theme, "{}: {}, no block was free for itself", name, tokens),
             TakenBy::Seats => say!(theme, "{}: {}, fewer seats", name, tokens),
             TakenBy::KvBudget => say!(theme, "{}: {}, less KV memory", name, tokens),
         }

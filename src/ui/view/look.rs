@@ -26,7 +26,9 @@ pub fn columns(width: u16, people: &People, look: &Look, theme: Theme) -> usize 
 }
 
 fn plot(width: usize, people: &People, look: &Look, theme: Theme) -> Plot {
-    let name = panel::name_columns(people, &look.held.users, width / 4).max(text::width(theme.tr("time")));
+    let name = panel::name_columns(people, &look.held.users, width / 4)
+        .max(text::width(theme.tr("time")))
+        .max(text::width(theme.tr("event")));
     Plot::new(width, name)
 }
 
@@ -67,12 +69,12 @@ pub fn draw(buf: &mut Buffer, area: Rect, state: &State, look: &Look, people: &P
         Some(record) => {
             let before = look.place.checked_sub(1).and_then(|place| look.held.timeline.get(place));
             let words = step::sentences(record, before.map(|before| &**before), people, theme);
-            step::draw_words(buf, inner, &words, look.scroll, theme)
+            step::draw_words(buf, inner, &words, Some(look.scroll), theme)
         }
         None => {
             let key = key_in(state.keys(), Action::Stroll(Stroll::On));
             let words = say!(theme, "The recording is at its beginning, before any step: {} goes on to the first.", key);
-            step::draw_words(buf, inner, &[(words, theme.text())], 0, theme)
+            step::draw_words(buf, inner, &[(words, theme.text())], Some(0), theme)
         }
     }
 }
@@ -111,10 +113,10 @@ fn picture_of(buf: &mut Buffer, area: Rect, look: &Look, state: &State, people: 
         draw_marks(buf, inner, plot, used, (timeline, window, look.column()), theme);
     }
     if times > 0 {
-        lanes::draw_times(buf, inner, plot, used + mark, (timeline, window, cursor), theme);
+        lanes::draw_times(buf, inner, plot, used + mark + ruler, (timeline, window, cursor), theme);
     }
     if ruler > 0 {
-        lanes::draw_ruler(buf, inner, plot, used + mark + times, (timeline, window), theme);
+        lanes::draw_ruler(buf, inner, plot, used + mark, (timeline, window), theme);
     }
     if legend > 0 {
         let failed = all.iter().any(|lane| lane.contains(&Cell::Failed));

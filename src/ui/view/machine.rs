@@ -4,11 +4,12 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::{charts, kv, ledger, look, notes, signals, step, timeline, times, users};
-use crate::ui::keymap::{Action, Film, key_in};
+use crate::ui::keymap::{Action, Film, Glance, key_in};
 use crate::ui::machine::Panel;
 use crate::ui::people::People;
 use crate::ui::reading::Wall;
 use crate::ui::state::{Rooms, State};
+use crate::ui::text;
 use crate::ui::words::say;
 
 /// Tells the walk through the steps how many columns there are.
@@ -33,13 +34,33 @@ pub fn draw(buf: &mut Buffer, area: Rect, state: &State, people: &People) {
     if state.rooms == Rooms::Machine && area.width >= 120 {
         let left = Rect { width: area.width / 2, ..area };
         let right = Rect { x: area.x + left.width, width: area.width - left.width, ..area };
-        stack(buf, left, state, people, &[Panel::Timeline, Panel::Users, Panel::Step, Panel::Notes]);
-        stack(buf, right, state, people, &[Panel::Kv, Panel::Charts, Panel::Times, Panel::Ledger, Panel::Signals]);
+        let there = stack(buf, left, state, people, &[Panel::Timeline, Panel::Users, Panel::Step, Panel::Notes])
+            + stack(buf, right, state, people, &[Panel::Kv, Panel::Charts, Panel::Times, Panel::Ledger, Panel::Signals]);
+        others(buf, right, there, state);
     } else if state.rooms == Rooms::Machine {
-        stack(buf, area, state, people, &[Panel::Timeline, Panel::Step, Panel::Users, Panel::Kv, Panel::Charts, Panel::Notes]);
+        let all = [Panel::Timeline, Panel::Step, Panel::Users, Panel::Kv, Panel::Charts, Panel::Notes];
+        let there = stack(buf, area, state, people, &all);
+        others(buf, area, there, state);
     } else {
-        stack(buf, area, state, people, &[Panel::Timeline, Panel::Users, Panel::Kv, Panel::Charts, Panel::Notes]);
+        let _ = stack(buf, area, state, people, &[Panel::Timeline, Panel::Users, Panel::Kv, Panel::Charts, Panel::Notes]);
     }
+}
+
+/// On the lower border, where not all panels have room: how many are there, and the key that shows the others.
+fn others(buf: &mut Buffer, area: Rect, there: usize, state: &State) {
+    let (theme, all) = (state.options.theme, Panel::ALL.len());
+    if there >= all || area.height < 3 {
+        return;
+    }
+    let key = key_in(state.keys(), Action::Glance(Glance::NextPanel));
+    let wordings = [
+        format!(" {} ", say!(theme, "{} of {} panels are here · {} shows each of them alone", there, all, key)),
+        format!(" {} ", say!(theme, "{} of {} panels · {}: each", there, all, key)),
+        String::new(),
+    ];
+    let words = text::first_fit(&wordings, usize::from(area.width.saturating_sub(4)));
+    let at = area.right().saturating_sub(2 + text::width(&words) as u16);
+    buf.set_string(at, area.bottom() - 1, words, theme.key());
 }
 
 impl Panel {
@@ -88,7 +109,9 @@ impl Panel {
             Panel::Timeline => {
                 let _ = timeline::draw_scrolled(buf, area, snapshot, people, theme, (None, &invitation(state)));
             }
-            Panel::Step => step::draw(buf, area, snapshot, people, theme),
+            Panel::Step => {
+                let _ = step::draw_at(buf, area, snapshot, people, theme, (&watched(state), None));
+            }
             Panel::Users => {
                 let _ = users::draw_sorted(buf, area, snapshot, people, theme, (state.machine.sort, None));
             }
@@ -99,6 +122,22 @@ impl Panel {
             Panel::Signals => signals::draw(buf, area, snapshot, people, theme),
             Panel::Notes => notes::draw(buf, area, snapshot, people, theme),
         }
+    }
+}
+
+/// Whether steps can be read one by one: in a recording the engine's pace is not what one sees.
+fn watched(state: &State) -> step::Watched {
+    let theme = state.options.theme;
+    match &state.replay {
+        None => step::Watched::live(state.shown(), theme),
+        Some(reel) => step::Watched {
+            slow: !reel.playing,
+            hint: say!(
+                theme,
+                "{} stops the recording: then this is its newest step.",
+                key_in(state.keys(), Action::Replay(Film::Play))
+            ),
+        },
     }
 }
 
@@ -142,7 +181,7 @@ fn draw_open(buf: &mut Buffer, area: Rect, state: &State, people: &People, scrol
 fn draw_alone(buf: &mut Buffer, area: Rect, panel: Panel, state: &State, people: &People, scroll: usize) -> usize {
     let (snapshot, theme) = (state.shown(), state.options.theme);
     match panel {
-        Panel::Step => step::draw_scrolled(buf, area, snapshot, people, theme, scroll),
+        Panel::Step => step::draw_at(buf, area, snapshot, people, theme, (&watched(state), Some(scroll))),
         Panel::Charts => charts::draw_large(buf, area, snapshot, theme, (state.machine.span, &Wall::of(state)), scroll),
         Panel::Ledger => ledger::draw_scrolled(buf, area, snapshot, people, theme, scroll),
         Panel::Signals => signals::draw_scrolled(buf, area, snapshot, people, theme, scroll),
@@ -160,16 +199,32 @@ fn draw_alone(buf: &mut Buffer, area: Rect, panel: Panel, state: &State, people:
 /// Rows from which on the events keep their few, whoever else is there: what happened is told nowhere else.
 const EVENTS_FROM: u16 = 26;
 
-/// One under the other, each with at least what it needs; the rest goes where more is wanted.
-fn stack(buf: &mut Buffer, area: Rect, state: &State, people: &People, panels: &[Panel]) {
+/// Rows of a chart that is one line: the newest value, and how it went.
+const LINE: u16 = 3;
+/// Rows with which a panel says something of everybody, where there is little room.
+const FEW: u16 = 8;
+
+/// One under the other, each with at least what it needs; the rest goes where more is wanted. Gives how many there are.
+fn stack(buf: &mut Buffer, area: Rect, state: &State, people: &People, panels: &[Panel]) -> usize {
     let events = panels.contains(&Panel::Notes) && area.height >= EVENTS_FROM;
-    let others: Vec<Panel> = panels.iter().copied().filter(|panel| !events || *panel != Panel::Notes).collect();
+    // And the newest speed has its line there.
+    let speed = events && panels.contains(&Panel::Charts);
+    let kept_apart = |panel: &Panel| events && (*panel == Panel::Notes || *panel == Panel::Charts);
+    let others: Vec<Panel> = panels.iter().copied().filter(|panel| !kept_apart(panel)).collect();
     let wanted = |panel: Panel| panel.wanted(state, area.width);
     let enough = |panel: Panel| panel.enough(state, area.width);
-    let room = area.height - if events { Panel::Notes.least() } else { 0 };
+    let room = area.height - if events { Panel::Notes.least() } else { 0 } - if speed { LINE } else { 0 };
     // With few rows the first panels have what they want; with more of them, what they need, so that more are there.
     let goal = |panel: Panel| if events { enough(panel) } else { wanted(panel) };
-    let mut shares = least_shares(kept(&others, room, goal), room, wanted);
+    let mut there = kept(&others, room, goal);
+    if speed && there.len() < 3 {
+        // Memory is worth more than rows for every user.
+        there = kept(&others, room, |panel| enough(panel).min(FEW));
+    }
+    let mut shares = least_shares(there, room, wanted);
+    if speed {
+        shares.push((Panel::Charts, LINE));
+    }
     if events {
         shares.push((Panel::Notes, Panel::Notes.least()));
     }
@@ -191,10 +246,12 @@ fn stack(buf: &mut Buffer, area: Rect, state: &State, people: &People, panels: &
         *rows += left;
     }
     let mut y = area.y;
+    let there = shares.len();
     for (panel, rows) in shares {
         panel.draw(buf, Rect { y, height: rows, ..area }, state, people);
         y += rows;
     }
+    there
 }
 
 /// The panels that there is room for: those from the end go away until the first three have the rows of their goal, or there

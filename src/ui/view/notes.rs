@@ -183,7 +183,7 @@ fn preempted(by: TakenBy, lost: usize, people: &People, theme: Theme) -> String 
     let lost = tokens(lost, theme);
     match by {
         TakenBy::User(by) => say!(theme, "preempted for {}: gives up {}", panel::name(people, by), lost),
-        TakenBy::Itself => say!(theme, "preempted by its own lack of blocks: gives up {}", lost),
+        TakenBy::Itself => say!(theme, "preempted, no block was free for its next token: gives up {}", lost),
         TakenBy::Seats => say!(theme, "preempted because there are fewer seats: gives up {}", lost),
         TakenBy::KvBudget => say!(theme, "preempted because there is less KV memory: gives up {}", lost),
     }

@@ -67,7 +67,7 @@ pub(super) fn frame(buf: &mut Buffer, area: Rect, state: &State, size: (u16, u16
 }
 
 /// The words of the machine room, and what they mean.
-pub const GLOSSARY: [(&str, &str); 16] = [
+pub const GLOSSARY: [(&str, &str); 22] = [
     ("step", "one pass over the weights: every row of the batch gets on by one token, or by a chunk of its prompt"),
     ("batch", "the sequences that share this step: the weights are read once for all of them"),
     ("prefill", "a prompt being computed, in chunks, between the others' tokens"),
@@ -82,6 +82,15 @@ pub const GLOSSARY: [(&str, &str); 16] = [
     ("shared", "blocks that several sequences hold at once, and only one copy is in memory"),
     ("preempted", "its blocks were taken for an older request; it comes back, and its text stays"),
     ("waste", "slots of blocks that are taken and not filled yet"),
+    ("TPOT", "time per token of one answer after its first: the mean, where ITL tells each gap"),
+    ("watermark", "blocks kept back when a new prompt asks to come in, so that those who run can go on"),
+    (
+        "policy",
+        "who is let in first, and who is preempted; fcfs: in order of arrival; fair: whoever was served least; priority: the highest",
+    ),
+    ("continuous", "batching in which a freed seat is given away at the next step"),
+    ("static", "batching in which a freed seat stays empty until the whole group is done; for comparison"),
+    ("products", "the part of a step in which weights are multiplied with the rows of the batch"),
     ("paced", "slowed down for watching; no result depends on it"),
     ("bot", "somebody made of program, who chats by themselves: load to watch"),
 ];
@@ -123,6 +132,11 @@ fn help_lines(state: &State, columns: usize) -> Vec<Line<'static>> {
         if all.iter().all(|binding| binding.group != group) {
             continue;
         }
+        // Whoever looks for a word does not have to pass the keys of a text field.
+        if group == Group::Editing {
+            lines.extend(glossary(theme, columns));
+            lines.push(Line::default());
+        }
         lines.push(Line::from(Span::styled(theme.tr(group.title()), theme.strong())));
         for binding in all.iter().filter(|binding| binding.group == group) {
             // Two names for one key, as terminals send it, are one name for a person.
@@ -135,7 +149,15 @@ fn help_lines(state: &State, columns: usize) -> Vec<Line<'static>> {
         }
         lines.push(Line::default());
     }
-    lines.push(Line::from(Span::styled(theme.tr("Reading the machine room"), theme.strong())));
+    if state.keys().iter().all(|binding| binding.group != Group::Editing) {
+        lines.extend(glossary(theme, columns));
+    }
+    lines
+}
+
+/// How to read the machine room.
+fn glossary(theme: Theme, columns: usize) -> Vec<Line<'static>> {
+    let mut lines = vec![Line::from(Span::styled(theme.tr("Reading the machine room"), theme.strong()))];
     for (word, about) in GLOSSARY {
         lines.extend(entry(theme, &head_word(theme, word), theme.tr(about), columns));
     }

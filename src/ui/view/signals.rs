@@ -3,6 +3,7 @@
 //!
 //! Every sign has a rule that is said with it. Nothing here is a guess about causes that the figures do not show.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use ratatui::buffer::Buffer;
@@ -30,11 +31,16 @@ pub fn wanted_height(_snapshot: &Snapshot, _width: u16) -> u16 {
 }
 
 pub fn draw(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: &People, theme: Theme) {
-    let _ = draw_scrolled(buf, area, snapshot, people, theme, 0);
+    let _ = draw_at(buf, area, snapshot, people, theme, None);
 }
 
 /// The same, from line `scroll` on; gives how far it can be scrolled.
-pub fn draw_scrolled(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, _people: &People, theme: Theme, scroll: usize) -> usize {
+pub fn draw_scrolled(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: &People, theme: Theme, scroll: usize) -> usize {
+    draw_at(buf, area, snapshot, people, theme, Some(scroll))
+}
+
+/// `scroll` is None where there are others beside it.
+fn draw_at(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, _: &People, theme: Theme, scroll: Option<usize>) -> usize {
     let signs = signs(snapshot, theme);
     let figures = match signs.len() {
         0 => vec![theme.tr("nothing").to_owned()],
@@ -75,10 +81,29 @@ fn waits(snapshot: &Snapshot, which: fn(&Waiting) -> bool) -> bool {
         .any(which)
 }
 
+/// Preemptions of the last ten minutes. The series of ten minutes is behind by one of its samples at most, and the minute by
+/// one of its own: what is newer comes from the minute, and from the steps themselves.
+fn preempted_lately(snapshot: &Snapshot) -> u64 {
+    const LATELY: Duration = Duration::from_secs(600);
+    let newest = snapshot.timeline.back().map_or(Duration::ZERO, |record| record.at);
+    if newest <= LATELY {
+        // All of it has happened lately.
+        return snapshot.totals.preemptions;
+    }
+    let upto = |series: &VecDeque<Sample>| series.back().map_or(Duration::ZERO, |sample| sample.at);
+    let sum = |samples: &mut dyn Iterator<Item = u64>| samples.fold(0, u64::saturating_add);
+    let (long, minute) = (upto(&snapshot.longer[0]), upto(&snapshot.history));
+    let of_minute = snapshot.history.iter().filter(|sample| sample.at > long);
+    let of_steps = snapshot.timeline.iter().filter(|record| record.at > long.max(minute));
+    sum(&mut snapshot.longer[0].iter().map(|sample| u64::from(sample.preemptions)))
+        .saturating_add(sum(&mut of_minute.map(|sample| u64::from(sample.preemptions))))
+        .saturating_add(sum(&mut of_steps.map(|record| record.preempted.len() as u64)))
+}
+
 /// KV memory: somebody was preempted in the last ten minutes, or waits for blocks.
 fn memory(snapshot: &Snapshot, theme: Theme) -> Option<Sign> {
     let kv = &snapshot.kv;
-    let lately = snapshot.longer[0].iter().map(|sample| u64::from(sample.preemptions)).fold(0, u64::saturating_add);
+    let lately = preempted_lately(snapshot);
     let waited =
         waits(snapshot, |why| matches!(why, Waiting::Blocks { .. } | Waiting::Preempted { .. } | Waiting::PreemptionStep));
     let full = kv.used.saturating_mul(100) >= kv.total.saturating_mul(NEARLY_FULL) && kv.total > 0;

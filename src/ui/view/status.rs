@@ -200,6 +200,11 @@ pub fn draw(buf: &mut Buffer, area: Rect, lines: &[(String, Style)]) {
 /// The keys, as many as fit.
 pub fn footer(buf: &mut Buffer, area: Rect, state: &State) {
     let theme = state.options.theme;
+    // What is on has its room first: keys that are cut cannot be read.
+    let marks = marks(state);
+    let taken = if marks.is_empty() { 0 } else { width(&marks) + 2 };
+    let taken = if taken < usize::from(area.width) { taken } else { 0 };
+    let room = usize::from(area.width) - taken;
     let mut spans = vec![Span::raw(" ")];
     let mut used = 1;
     // Help is always there: it stands first in what must fit.
@@ -209,7 +214,7 @@ pub fn footer(buf: &mut Buffer, area: Rect, state: &State) {
         let Some(key) = binding.keys.first() else { continue };
         let (key, word) = (key.label(), theme.tr(binding.short));
         let (gap, columns) = (if used > 1 { 3 } else { 0 }, width(&key) + 1 + width(word));
-        if used + gap + columns > usize::from(area.width) {
+        if used + gap + columns > room {
             break;
         }
         used += gap + columns;
@@ -218,7 +223,14 @@ pub fn footer(buf: &mut Buffer, area: Rect, state: &State) {
         spans.push(Span::styled(format!(" {word}"), theme.quiet()));
     }
     buf.set_line(area.x, area.y, &Line::from(spans), area.width);
-    // What is on, at the right: it must not be forgotten.
+    if taken > 0 {
+        buf.set_stringn(area.right() - taken as u16, area.y, format!(" {marks} "), taken, theme.warn());
+    }
+}
+
+/// What is on, at the right of the keys: it must not be forgotten.
+fn marks(state: &State) -> String {
+    let theme = state.options.theme;
     let mut marks = Vec::new();
     if state.options.readonly {
         marks.push(theme.tr("read-only").to_owned());
@@ -229,9 +241,5 @@ pub fn footer(buf: &mut Buffer, area: Rect, state: &State) {
     if state.mouse {
         marks.push(say!(theme, "mouse on ({})", key_for(Action::Mouse)));
     }
-    let marks = marks.join(" · ");
-    let columns = width(&marks) as u16 + 2;
-    if !marks.is_empty() && columns < area.width {
-        buf.set_stringn(area.right() - columns, area.y, format!(" {marks} "), usize::from(columns), theme.warn());
-    }
+    marks.join(" · ")
 }

@@ -8,6 +8,7 @@ use ratatui::text::Line;
 use super::{panel, users};
 use crate::batch::{RowKind, UserId};
 use crate::engine::api::{Between, FinishReason, Pace, RunState, Snapshot, StepAdmission, StepPreemption, StepRecord, TakenBy};
+use crate::ui::keymap::{Action, Glance, key_for};
 use crate::ui::people::People;
 use crate::ui::text;
 use crate::ui::theme::Theme;
@@ -23,16 +24,41 @@ pub fn wanted_height(_snapshot: &Snapshot, _width: u16) -> u16 {
 
 /// The newest step, when steps come slowly enough to be read; else the newest one in which something was decided.
 pub fn draw(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: &People, theme: Theme) {
-    let _ = draw_scrolled(buf, area, snapshot, people, theme, 0);
+    let _ = draw_at(buf, area, snapshot, people, theme, (&Watched::live(snapshot, theme), None));
 }
 
-/// The same, from line `scroll` on; gives how far it can be scrolled.
-pub fn draw_scrolled(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: &People, theme: Theme, scroll: usize) -> usize {
-    let slow = match (snapshot.state, snapshot.pace) {
+/// Whether each step can be read, and what is said where it cannot.
+pub struct Watched {
+    pub slow: bool,
+    pub hint: String,
+}
+
+impl Watched {
+    /// Steps of an engine that is there.
+    pub fn live(snapshot: &Snapshot, theme: Theme) -> Watched {
+        let hint = theme.tr("F4 slows the engine down, F2 stops it: then this is the newest step.").to_owned();
+        Watched { slow: readable(snapshot), hint }
+    }
+}
+
+fn readable(snapshot: &Snapshot) -> bool {
+    match (snapshot.state, snapshot.pace) {
         (RunState::Running, Pace::StepsPerSecond(steps)) => steps <= READABLE,
         (RunState::Running, Pace::Full) => false,
         _ => true,
-    };
+    }
+}
+
+/// The same; from line `scroll` on where it is alone. Gives how far it can be scrolled.
+pub fn draw_at(
+    buf: &mut Buffer,
+    area: Rect,
+    snapshot: &Snapshot,
+    people: &People,
+    theme: Theme,
+    (watched, scroll): (&Watched, Option<usize>),
+) -> usize {
+    let slow = watched.slow;
     let timeline = &snapshot.timeline;
     let place = match slow {
         true => timeline.len().checked_sub(1),
@@ -40,7 +66,7 @@ pub fn draw_scrolled(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: 
     };
     let title = if slow { theme.tr("the newest step") } else { theme.tr("the newest event") };
     let record = place.and_then(|place| timeline.get(place));
-    let figures: Vec<String> = record.iter().map(|record| say!(theme, "step {}", record.step)).collect();
+    let figures: Vec<String> = record.iter().map(|record| say!(theme, "step {}", format::count(record.step))).collect();
     let Some(inner) = panel::frame(buf, area, title, &figures, theme) else { return 0 };
     let Some((place, record)) = place.zip(record) else {
         let words = theme.tr("nothing has been decided yet");
@@ -50,13 +76,14 @@ pub fn draw_scrolled(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: 
     let before = place.checked_sub(1).and_then(|place| timeline.get(place));
     let mut words = sentences(record, before.map(|before| &**before), people, theme);
     if !slow {
-        words.push((theme.tr("F4 slows the engine down, F2 stops it: then this is the newest step.").to_owned(), theme.quiet()));
+        words.push((watched.hint.clone(), theme.quiet()));
     }
     draw_words(buf, inner, &words, scroll, theme)
 }
 
-/// Sentences under each other, wrapped, from line `scroll` on; says when there is more. Gives how far it can be scrolled.
-pub fn draw_words(buf: &mut Buffer, room: Rect, words: &[(String, Style)], scroll: usize, theme: Theme) -> usize {
+/// Sentences under each other, wrapped, from line `scroll` on; says when there is more. `scroll` is None where it cannot be
+/// scrolled: the last line says by which key all of it is shown. Gives how far it can be scrolled.
+pub fn draw_words(buf: &mut Buffer, room: Rect, words: &[(String, Style)], scroll: Option<usize>, theme: Theme) -> usize {
     let width = usize::from(room.width);
     let mut lines: Vec<(String, Style)> = Vec::new();
     for (sentence, style) in words {
@@ -64,7 +91,18 @@ pub fn draw_words(buf: &mut Buffer, room: Rect, words: &[(String, Style)], scrol
     }
     let rows = usize::from(room.height);
     let most = lines.len().saturating_sub(rows);
-    let scroll = scroll.min(most);
+    if scroll.is_none() && most > 0 && rows >= 2 {
+        let more = lines.len() - (rows - 1);
+        for (row, (line, style)) in lines.iter().take(rows - 1).enumerate() {
+            panel::put(buf, room, row, Line::styled(line.clone(), *style));
+        }
+        let key = key_for(Action::Glance(Glance::NextPanel));
+        let one = theme.plural(more, "{} more line", "{} more lines");
+        let wordings = [say!(theme, "… {}: {} goes through the panels, one alone", one, key), say!(theme, "… {}: {}", one, key)];
+        panel::put(buf, room, rows - 1, Line::styled(text::first_fit(&wordings, width), theme.quiet()));
+        return 0;
+    }
+    let scroll = scroll.unwrap_or(0).min(most);
     for (row, (line, style)) in lines.iter().skip(scroll).take(rows).enumerate() {
         panel::put(buf, room, row, Line::styled(line.clone(), *style));
     }

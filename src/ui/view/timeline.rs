@@ -9,7 +9,7 @@ use ratatui::text::{Line, Span};
 use super::lanes::{self, Cell, Plot, Window};
 use super::panel;
 use crate::batch::{RowKind, UserId};
-use crate::engine::api::{Snapshot, StepRecord, UserView};
+use crate::engine::api::{Snapshot, StepRecord};
 use crate::ui::people::People;
 use crate::ui::theme::Theme;
 use crate::ui::words::say;
@@ -55,8 +55,10 @@ pub fn draw_scrolled(
     let wanted = snapshot.users.len().clamp(1, 4);
     let has = |least: usize| usize::from(height >= least);
     let (budget, ruler) = (has(2), has(4));
-    let legend = has(wanted + 3);
-    let times = has(snapshot.users.len().max(1) + 4);
+    // The times before the legend: that does not change.
+    let users = snapshot.users.len().max(1);
+    let times = has(users + 3);
+    let legend = has(wanted + 3 + times);
     let mut room = inner;
     room.height = (height - budget - ruler - legend - times) as u16;
     let name = panel::name_columns(people, &snapshot.users, usize::from(inner.width) / 4).max(text::width(theme.tr("time")));
@@ -64,11 +66,12 @@ pub fn draw_scrolled(
     let window = Window::newest(&snapshot.timeline, plot.columns);
     let who = who(snapshot, usize::from(room.height), scroll);
     let (used, failed) = draw_rows(buf, room, plot, window, (&who, scroll.is_some()), &(snapshot, people, newest, theme));
+    // The ruler first: the unit at its end is that of the users' figures.
     if times > 0 {
-        lanes::draw_times(buf, inner, plot, used, (&snapshot.timeline, window, None), theme);
+        lanes::draw_times(buf, inner, plot, used + ruler, (&snapshot.timeline, window, None), theme);
     }
     if ruler > 0 {
-        lanes::draw_ruler(buf, inner, plot, used + times, (&snapshot.timeline, window), theme);
+        lanes::draw_ruler(buf, inner, plot, used, (&snapshot.timeline, window), theme);
     }
     if budget > 0 {
         draw_budget(buf, inner, used + times + ruler, newest, people, theme);
@@ -79,14 +82,10 @@ pub fn draw_scrolled(
     who.most
 }
 
-/// Who has a row; those that have ended come last where it is scrolled.
+/// Who has a row, always in the same order.
 fn who(snapshot: &Snapshot, rows: usize, scroll: Option<usize>) -> panel::Shown<'_> {
     match scroll {
-        Some(scroll) => {
-            let mut users: Vec<&UserView> = snapshot.users.iter().collect();
-            users.sort_by_key(|view| !panel::is_live(view));
-            panel::window(users, rows, scroll)
-        }
+        Some(scroll) => panel::window(snapshot.users.iter().collect(), rows, scroll),
         None => {
             let (shown, left_out) = panel::pick_users(snapshot, rows, panel::First::Live);
             panel::Shown { shown, left_out, most: 0 }
@@ -97,7 +96,7 @@ fn who(snapshot: &Snapshot, rows: usize, scroll: Option<usize>) -> panel::Shown<
 fn figures(snapshot: &Snapshot, theme: Theme) -> Vec<String> {
     match snapshot.timeline.back() {
         Some(record) => {
-            let (step, time) = (record.step, format::time(record.duration));
+            let (step, time) = (format::count(record.step), format::time(record.duration));
             vec![say!(theme, "step {} · {}", step, time), say!(theme, "step {}", step)]
         }
         None => Vec::new(),

@@ -91,9 +91,15 @@ pub(super) fn prediction_wordings(prediction: Option<&Prediction>, theme: Theme)
     let error = format!("{:.0}%", prediction.error_median * 100.0);
     let ratio = format!("{:.2}", prediction.ratio_median);
     vec![
-        say!(theme, "TTFT predicted: off by {} (median of {}), predicted ÷ actual {}", error, requests, ratio),
-        say!(theme, "TTFT predicted: off by {} (median of {})", error, requests),
-        say!(theme, "TTFT prediction off by {}", error),
+        say!(
+            theme,
+            "TTFT predictions: half of {} were off by more than {}; the typical one said {} times the real time",
+            requests,
+            error,
+            ratio
+        ),
+        say!(theme, "TTFT predictions: half of {} were off by more than {}", requests, error),
+        say!(theme, "TTFT predictions: half off by >{}", error),
         String::new(),
     ]
 }

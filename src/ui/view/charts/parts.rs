@@ -6,7 +6,7 @@ use super::series::Scene;
 use crate::engine::api::StepParts;
 use crate::ui::words::say;
 
-/// Seconds that the steps which are drawn spent in products, attention, sampling and scheduling, and altogether. None where the
+/// Seconds that the steps which are drawn (all that are kept, where nothing is drawn yet) spent in products, attention, sampling and scheduling, and altogether. None where the
 /// model does not say.
 fn parts(scene: &Scene<'_>) -> Option<([f64; 4], f64)> {
     let (mut parts, mut whole) = ([0.0; 4], 0.0);
@@ -17,6 +17,16 @@ fn parts(scene: &Scene<'_>) -> Option<([f64; 4], f64)> {
         let known = [products, attention, sampling, scheduling];
         parts.iter_mut().zip(known).for_each(|(sum, part)| *sum += part.as_secs_f64() * steps);
         whole += step.as_secs_f64() * steps;
+    }
+    if whole <= 0.0 {
+        // Before the first sample there are the steps themselves.
+        for record in scene.snapshot.timeline.iter() {
+            let Some(of) = record.parts else { continue };
+            let [attention, products, sampling, scheduling] = StepParts::all(&of);
+            let known = [products, attention, sampling, scheduling];
+            parts.iter_mut().zip(known).for_each(|(sum, part)| *sum += part.as_secs_f64());
+            whole += record.duration.as_secs_f64();
+        }
     }
     (whole > 0.0).then_some((parts, whole))
 }
@@ -80,8 +90,6 @@ pub(super) fn parts_wordings(scene: &Scene<'_>, signs: bool) -> Vec<String> {
             scheduling,
             rest
         ),
-        say!(theme, "products {} · attention {} · sampling {}", products, attention, sampling),
-        say!(theme, "products {} · attention {}", products, attention),
         String::new(),
     ]
 }

@@ -76,6 +76,13 @@ pub(super) struct Chart {
     pub now: String,
 }
 
+impl Chart {
+    /// Whether it counts things of which there is no half.
+    pub fn is_whole(&self) -> bool {
+        matches!(self.name, "batch" | "queue" | "KV")
+    }
+}
+
 fn seconds(time: Option<Duration>) -> Option<f64> {
     time.map(|time| time.as_secs_f64())
 }
@@ -96,10 +103,17 @@ fn show_count(value: f64) -> String {
 fn show_bytes(value: f64) -> String {
     let unit = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")].into_iter().find(|(unit, _)| value >= 0.9995 * unit);
     match unit {
-        Some((unit, name)) if value < 9.995 * unit => format!("{:.1}{name}", value / unit),
+        Some((unit, name)) if value < 9.95 * unit => format!("{:.1}{name}", value / unit),
         Some((unit, name)) => format!("{:.0}{name}", value / unit),
         None => format!("{:.0}", value.max(0.0)),
     }
+}
+
+/// The same with all of its unit: `6.7 GB/s`.
+fn show_speed(value: f64) -> String {
+    let short = show_bytes(value);
+    let digits = short.trim_end_matches(char::is_alphabetic);
+    format!("{digits} {}B/s", &short[digits.len()..])
 }
 
 /// All of them, in the order in which they stand.
@@ -194,7 +208,7 @@ fn memory(scene: &Scene<'_>) -> [Chart; 2] {
             show: show_bytes,
             top: None,
             wall: scene.wall.bytes_per_s(),
-            now: reached_now(snapshot).map_or_else(|| format::UNKNOWN.into(), show_bytes),
+            now: reached_now(snapshot).map_or_else(|| format::UNKNOWN.into(), show_speed),
         },
     ]
 }
@@ -221,6 +235,7 @@ mod tests {
     #[test]
     fn bytes_a_second_are_decimal_and_short() {
         let shown = [0.0, 950.0, 1e3, 9.96e6, 98.4e6, 999.7e6, 51.2e9, 4.8e12].map(show_bytes);
-        assert_eq!(shown, ["0", "950", "1.0k", "10.0M", "98M", "1.0G", "51G", "4.8T"]);
+        assert_eq!(shown, ["0", "950", "1.0k", "10M", "98M", "1.0G", "51G", "4.8T"]);
+        assert_eq!([950.0, 6.71e9, 98.4e6].map(show_speed), ["950 B/s", "6.7 GB/s", "98 MB/s"]);
     }
 }
