@@ -369,7 +369,7 @@ fn quick_turns_are_one_change() {
     use batchroom::ui::settings::newest_change;
     let mut state = open_at(Knob::Seats);
     let first = state.snapshot.limits;
-    let mut turn = |state: &mut state::State| {
+    let turn = |state: &mut state::State| {
         let old = state.snapshot.limits;
         let new = limits_of(&act(state, key(KeyCode::Right)));
         let mut snapshot = (*state.snapshot).clone();
