@@ -16,6 +16,7 @@ fn commands_without_an_engine_have_no_options_of_it() {
     }
     home.run(&["history", "list", "--top-k", "3"]).refused(&["--top-k means nothing to `batchroom history`"]);
     home.run(&["--max-num-seqs", "3", "history", "list"]).refused(&["--max-num-seqs means nothing to `batchroom history`"]);
+    home.run(&["--bots", "3", "history", "list"]).refused(&["--bots means nothing to `batchroom history`"]);
     home.run(&["replay", "no.trace", "--model", "nano"]).refused(&["--model means nothing to `batchroom replay`"]);
     home.run(&["history", "list", "--data", "other.db"]).ok();
     // Those of the room, and of commands that have an engine, are as they were.
