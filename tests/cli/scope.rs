@@ -23,7 +23,7 @@ fn commands_without_an_engine_have_no_options_of_it() {
         let ended = home.run(args);
         assert!(ended.status == Some(2) && ended.err.contains(words), "{ended:?}");
     }
-    home.run(&["history", "list", "--data", "other.db"]).ok();
+    assert_eq!(home.run(&["history", "list", "--data", "other.db"]).status, Some(0));
     // Those of the room, and of commands that have an engine, are as they were.
     assert!(home.run(&["ask", "--help"]).ok().contains("--top-k"));
 }
