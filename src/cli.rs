@@ -53,7 +53,7 @@ pub fn parse(args: impl IntoIterator<Item = std::ffi::OsString>) -> Result<Cli, 
     if let Some((name, useful)) = named {
         let given = |arg: &&Arg| {
             let id = arg.get_id().as_str();
-            arg.is_global_set() && !useful.contains(&id) && matches.value_source(id) == Some(ValueSource::CommandLine)
+            !useful.contains(&id) && matches.value_source(id) == Some(ValueSource::CommandLine)
         };
         let option = command.get_arguments().find(given).and_then(Arg::get_long).map(str::to_owned);
         if let Some(option) = option {

@@ -14,10 +14,16 @@ fn commands_without_an_engine_have_no_options_of_it() {
         assert!(own.iter().all(|option| help.contains(option)), "{help}");
         assert!(!not.iter().any(|option| help.contains(option)), "{help}");
     }
-    home.run(&["history", "list", "--top-k", "3"]).refused(&["--top-k means nothing to `batchroom history`"]);
-    home.run(&["--max-num-seqs", "3", "history", "list"]).refused(&["--max-num-seqs means nothing to `batchroom history`"]);
-    home.run(&["replay", "no.trace", "--model", "nano"]).refused(&["--model means nothing to `batchroom replay`"]);
-    home.run(&["history", "list", "--data", "other.db"]).ok();
+    for (args, words) in [
+        (&["history", "list", "--top-k", "3"][..], "--top-k means nothing to `batchroom history`"),
+        (&["--max-num-seqs", "3", "history", "list"], "--max-num-seqs means nothing to `batchroom history`"),
+        (&["--bots", "3", "history", "list"], "--bots means nothing to `batchroom history`"),
+        (&["replay", "no.trace", "--model", "nano"], "--model means nothing to `batchroom replay`"),
+    ] {
+        let ended = home.run(args);
+        assert!(ended.status == Some(2) && ended.err.contains(words), "{ended:?}");
+    }
+    assert_eq!(home.run(&["history", "list", "--data", "other.db"]).status, Some(0));
     // Those of the room, and of commands that have an engine, are as they were.
     assert!(home.run(&["ask", "--help"]).ok().contains("--top-k"));
 }

@@ -323,3 +323,12 @@ fn streaming_is_linear_in_the_text_and_bounded_in_memory() {
     assert!(state.focused().transcript.lines_cut() > 0, "the oldest lines went");
     assert_eq!(state.focused().conversation.bytes(), "go on".len() + 100_000 * "word after word ".len(), "and nothing is lost");
 }
+
+#[test]
+fn the_log_names_people() {
+    let mut state = state(fresh());
+    let line = "Admitted { user: UserId(0) }, UserId(x), UserId(4000";
+    act(&mut state, Msg::Log(vec![line.into(), String::new()]));
+    let Mode::Log { lines, .. } = &state.mode else { panic!("the log is open") };
+    assert_eq!(lines[0], "Admitted { user: ana }, UserId(x), UserId(4000");
+}

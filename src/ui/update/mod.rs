@@ -38,6 +38,7 @@ mod branches;
 mod chat;
 pub mod files;
 pub mod history;
+mod log;
 mod model;
 mod modes;
 mod pace;
@@ -208,7 +209,11 @@ fn take_in(state: &mut State, news: Msg) {
             say_recording_end(state);
         }
         Msg::Mouse(event) => mouse::on_mouse(state, event),
-        Msg::Log(lines) => state.mode = Mode::Log { lines, below: 0 },
+        Msg::Log(mut lines) => {
+            let people = state.people();
+            lines.iter_mut().for_each(|line| *line = log::named(line, &people));
+            state.mode = Mode::Log { lines, below: 0 };
+        }
         Msg::Saved(saved) => files::on_saved(state, saved),
         Msg::Edited(user, result) => files::on_edited(state, user, result),
         Msg::Measured(result) => reading::measured(state, result),
