@@ -467,12 +467,12 @@ impl Settings {
 
     /// The change that a change is the end of: from what was in force before the first of several quick turns.
     fn whole(&self, change: &Change) -> Change {
-        let Some(before) = &self.before else { return change.clone() };
+        let Some(before) = &self.before else { return *change };
         match *change {
             Change::Limits { new, .. } if before.limits != new => Change::Limits { old: before.limits, new },
             Change::KvBlocks { new, .. } if before.kv_blocks != new => Change::KvBlocks { old: before.kv_blocks, new },
             Change::TargetItl { new, .. } if before.target != new => Change::TargetItl { old: before.target, new },
-            _ => change.clone(),
+            _ => *change,
         }
     }
 

@@ -199,6 +199,8 @@ fn any_act(dice: &mut ChaCha8Rng, highlighter: &Arc<Highlighter>) -> Msg {
             Msg::Snapshot(Arc::new(Snapshot { state: RunState::Stopped, fault: Some("gone\u{1b}\n".into()), ..rich() }))
         }
         11 | 12 => any_mouse(dice),
+        // Branches come from it, and by chance it is pressed too seldom.
+        13 if dice.next_u32().is_multiple_of(2) => with(KeyModifiers::ALT, KeyCode::Char('r')),
         13 => Msg::Tick,
         14 | 15 => any_answer(dice, highlighter),
         _ => Msg::Engine(anybody(dice), any_event(dice)),

@@ -179,7 +179,7 @@ fn frozen_panels_say_so_and_follow_again() {
     assert!(frozen.contains("batch 7/8"), "the header goes on: {frozen}");
     act(&mut state, alt('z'));
     let live = picture(&mut state, 200, 60);
-    assert!(!live.contains("frozen at") && live.contains("step 4282"), "{live}");
+    assert!(!live.contains("frozen at") && live.contains("step 4,282"), "{live}");
 }
 
 #[test]

@@ -40,8 +40,9 @@ pub fn draw(buf: &mut Buffer, area: Rect, snapshot: &Snapshot, people: &People, 
     let height = usize::from(area.height).saturating_sub(2);
     let lines = match height {
         0..=1 => height,
-        2..=3 => 1,
-        4 => 2,
+        2 => 1,
+        // Letters that nobody explains say nothing.
+        3..=4 => 2,
         5 if kv.owners.len() > width => 3,
         _ => LINES,
     };

@@ -93,7 +93,7 @@ struct Columns {
 
 impl Columns {
     fn new(snapshot: &Snapshot, people: &People, width: usize) -> Self {
-        let step = snapshot.notes.back().map_or(0, |note| text::width(&note.step.to_string()));
+        let step = snapshot.notes.back().map_or(0, |note| text::width(&format::count(note.step)));
         let names = snapshot.notes.iter().filter_map(|note| Some(text::width(&panel::name(people, user(&note.kind)?))));
         let name = names.max().unwrap_or(0).min(panel::NAME_MAX).min(width / 3);
         Columns { width, step: if width >= 30 { step } else { 0 }, name }
@@ -120,7 +120,7 @@ fn note_lines(note: &Note, people: &People, columns: &Columns, theme: Theme) -> 
     let (what, style) = words(&note.kind, people, theme);
     let step = match columns.step {
         0 => String::new(),
-        step => panel::right(&note.step.to_string(), step) + "  ",
+        step => panel::right(&format::count(note.step), step) + "  ",
     };
     let name = panel::left(&user.map_or(String::new(), |user| panel::name(people, user)), columns.name);
     let indent = text::width(&step) + columns.name + 2;
