@@ -114,7 +114,7 @@ fn preempted_answers_are_what_they_would_be_alone() {
     terminal.keys(F2);
     terminal.expect_times(&format!("cut at max_tokens ({max})"), 2);
     terminal.wait("a preemption in the events", |screen| {
-        machine(screen).iter().any(|row| row.contains("preempted for ") || row.contains("preempted by its own"))
+        machine(screen).iter().any(|row| row.contains("preempted for ") || row.contains("preempted, no block"))
     });
     terminal.wait("a preemption in a pane", |screen| screen.contents().contains("preempted 1×"));
 
