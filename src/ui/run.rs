@@ -164,6 +164,9 @@ struct App {
     pasting: bool,
     frame: Duration,
     next_frame: Instant,
+    /// When the engine is heard again: what comes between two frames is seen with the next one, and a screen that woke at every
+    /// step would take the processor from those who compute it.
+    next_news: Instant,
     /// When the next snapshot is due at full speed, and whether one waits for that.
     next_look: Instant,
     behind: bool,
@@ -195,6 +198,7 @@ impl App {
             last_input: Instant::now(),
             pasting: false,
             next_frame: Instant::now(),
+            next_news: Instant::now(),
             next_look: Instant::now(),
             behind: false,
             kept: Kept::default(),
@@ -248,7 +252,7 @@ impl App {
             result = edited(&mut self.outside) => self.back_from_editor(result)?,
             event = input.recv() => self.input(event, input).await?,
             () = look_due => self.look(),
-            Ok(()) = self.snapshots.changed() => self.news(),
+            Ok(()) = at(self.next_news, self.snapshots.changed()) => self.news(),
             result = loaded(&mut self.colours) => {
                 self.colours = None;
                 if let Some(highlighter) = result {
@@ -452,6 +456,7 @@ impl App {
 
     /// The newest snapshot, unless the last one has hardly been seen, and the events that came with it.
     fn news(&mut self) {
+        self.next_news = Instant::now() + self.frame;
         let rushing = {
             let snapshot = self.snapshots.borrow_and_update();
             // At rest too: between short answers it is for a moment, and whoever looked then only would never see it run.
@@ -543,6 +548,12 @@ impl App {
         }
         Ok(())
     }
+}
+
+/// Not before a time.
+async fn at<T>(time: Instant, then: impl Future<Output = T>) -> T {
+    sleep_until(time).await;
+    then.await
 }
 
 /// One frame of the state. False when the terminal is gone: the signal that says so may still be on its way.
