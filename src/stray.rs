@@ -244,10 +244,10 @@ mod tests {
         assert_eq!(lines[RATE], format!("… and {} more lines, which are left out", 100_000 - RATE));
     }
 
-    /// Not a test of its own: what `both_are_caught_and_put_back` starts, with its output in pipes.
-    #[test]
-    #[ignore = "started by another test"]
-    fn child() {
+    /// Set where the test below has started itself, with its output in pipes.
+    const PRINTS: &str = "BATCHROOM_TEST_PRINTS";
+
+    fn prints() {
         let _log = crate::log::begin(None).unwrap();
         println!("rust before");
         for round in 0..3 {
@@ -283,9 +283,12 @@ mod tests {
 
     #[test]
     fn both_are_caught_and_put_back() {
+        if std::env::var_os(PRINTS).is_some() {
+            return prints();
+        }
         let mut child = Command::new(std::env::current_exe().unwrap());
-        child.args(["--exact", "stray::tests::child", "--ignored", "--nocapture"]);
-        let ended = child.env_remove("RUST_LOG").stdin(Stdio::null()).output().unwrap();
+        child.args(["--exact", "stray::tests::both_are_caught_and_put_back", "--nocapture"]);
+        let ended = child.env(PRINTS, "1").env_remove("RUST_LOG").stdin(Stdio::null()).output().unwrap();
         let (out, err) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
         assert!(ended.status.success(), "{out}\n{err}");
         let (log, seen): (Vec<&str>, Vec<&str>) = out.lines().partition(|line| line.starts_with("log: "));
