@@ -239,29 +239,20 @@ impl Machine {
 
 /// Leaves what has the whole screen for an action that would not be seen there.
 pub fn make_room(state: &mut State, action: Action) {
-    let stays = matches!(
-        action,
-        Action::Glance(_)
-            | Action::Stroll(_)
-            | Action::Replay(_)
-            | Action::View
-            | Action::Pause
-            | Action::Step
-            | Action::StepTen
-            | Action::Slower
-            | Action::Faster
-            | Action::FullSpeed
-            | Action::MoreBots
-            | Action::FewerBots
-            | Action::Witness
-            | Action::Mouse
-            | Action::Log
-            | Action::Help
-            | Action::Palette
-            | Action::Redraw
-            | Action::Suspend
-            | Action::Quit
-    );
+    let stays = action.works_anywhere()
+        || matches!(
+            action,
+            Action::Glance(_)
+                | Action::Stroll(_)
+                | Action::Replay(_)
+                | Action::View
+                | Action::Log
+                | Action::Help
+                | Action::Palette
+                | Action::Redraw
+                | Action::Suspend
+                | Action::Quit
+        );
     if !stays {
         (state.machine.look, state.machine.alone, state.machine.scroll) = (None, None, 0);
     }

@@ -52,6 +52,13 @@ fn killed(data: &Path, answer: &[&str], after: Duration) -> (usize, usize) {
     (old, kept.len())
 }
 
+/// A room whose answers are soon over, over this database.
+fn short_answers(data: &Path) -> Terminal {
+    let data = data.to_str().expect("UTF-8");
+    let args = ["--model", "nano", "--temperature", "0", "--max-tokens", "8", "--pace", "full", "--data", data];
+    Spec::room(&args).size(160, 50).start()
+}
+
 #[test]
 fn a_kill_in_mid_stream_loses_at_most_the_last_second() {
     let seed = std::env::var("BATCHROOM_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(5);
@@ -165,8 +172,7 @@ fn a_database_that_cannot_be_had_is_said_and_the_chat_works() {
 fn who_leaves_while_the_database_is_locked_has_the_terminal_back_and_is_told_what_is_lost() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path().join("batchroom.db");
-    let args = ["--model", "nano", "--temperature", "0", "--max-tokens", "8", "--pace", "full", "--data", data.to_str().unwrap()];
-    let mut terminal = Spec::room(&args).size(160, 50).start();
+    let mut terminal = short_answers(&data);
     terminal.send("Say hello.");
     terminal.expect("cut at max_tokens (8)");
     terminal.settle(Duration::from_millis(600));
@@ -190,8 +196,7 @@ fn who_leaves_while_the_database_is_locked_has_the_terminal_back_and_is_told_wha
 fn a_database_that_is_removed_is_begun_anew() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path().join("batchroom.db");
-    let args = ["--model", "nano", "--temperature", "0", "--max-tokens", "8", "--pace", "full", "--data", data.to_str().unwrap()];
-    let mut terminal = Spec::room(&args).size(160, 50).start();
+    let mut terminal = short_answers(&data);
     terminal.send("Say hello.");
     terminal.expect("cut at max_tokens (8)");
     terminal.settle(Duration::from_millis(600));
@@ -213,8 +218,7 @@ fn a_database_that_is_removed_is_begun_anew() {
 fn while_nothing_can_be_kept_there_is_a_mark_and_the_question_is_true() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path().join("batchroom.db");
-    let args = ["--model", "nano", "--temperature", "0", "--max-tokens", "8", "--pace", "full", "--data", data.to_str().unwrap()];
-    let mut terminal = Spec::room(&args).size(160, 50).start();
+    let mut terminal = short_answers(&data);
     terminal.send("Say hello.");
     terminal.expect("cut at max_tokens (8)");
     terminal.settle(Duration::from_millis(600));
@@ -240,8 +244,7 @@ fn while_nothing_can_be_kept_there_is_a_mark_and_the_question_is_true() {
 fn what_waited_for_a_lock_is_written_when_it_ends() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path().join("batchroom.db");
-    let args = ["--model", "nano", "--temperature", "0", "--max-tokens", "8", "--pace", "full", "--data", data.to_str().unwrap()];
-    let mut terminal = Spec::room(&args).size(160, 50).start();
+    let mut terminal = short_answers(&data);
     terminal.expect("> ");
     terminal.settle(Duration::from_millis(600));
     let other = rusqlite::Connection::open(&data).expect("the database");

@@ -80,6 +80,25 @@ pub enum Action {
     Edit(Edit),
 }
 
+impl Action {
+    /// Changes neither what is open nor the focused pane, and is seen whatever has the screen: the engine's pace, bots, switches.
+    pub fn works_anywhere(self) -> bool {
+        matches!(
+            self,
+            Action::Pause
+                | Action::Step
+                | Action::StepTen
+                | Action::Slower
+                | Action::Faster
+                | Action::FullSpeed
+                | Action::MoreBots
+                | Action::FewerBots
+                | Action::Witness
+                | Action::Mouse
+        )
+    }
+}
+
 /// What can be done with a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Film {

@@ -70,27 +70,18 @@ pub(super) fn reaches(action: &Action) -> bool {
 
 /// After which of them the choosing goes on.
 fn stays(action: Action) -> bool {
-    matches!(
-        action,
-        Action::Pause
-            | Action::Step
-            | Action::StepTen
-            | Action::Slower
-            | Action::Faster
-            | Action::FullSpeed
-            | Action::MoreBots
-            | Action::FewerBots
-            | Action::Witness
-            | Action::Mouse
-            | Action::Zoom
-            | Action::Raw
-            | Action::PageUp
-            | Action::PageDown
-            | Action::LineUp
-            | Action::LineDown
-            | Action::Top
-            | Action::Bottom
-    )
+    action.works_anywhere()
+        || matches!(
+            action,
+            Action::Zoom
+                | Action::Raw
+                | Action::PageUp
+                | Action::PageDown
+                | Action::LineUp
+                | Action::LineDown
+                | Action::Top
+                | Action::Bottom
+        )
 }
 
 fn on_message(state: &mut State, act: PickAct, id: NodeId, pick: Pick, sure: bool) -> Vec<Effect> {
